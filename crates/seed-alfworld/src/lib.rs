@@ -1,0 +1,1 @@
+//! ALFWorld's text engine and the household game generator.

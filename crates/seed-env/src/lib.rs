@@ -1,0 +1,14 @@
+//! Environments in general.
+//!
+//! What an environment is ([`Environment`]), which tasks a world offers ([`World`]), how an episode is shown to a
+//! language model and how its answer becomes an action ([`Dialogue`]), and stepping many episodes at once.
+//!
+//! Not for: anything about models, tokens or training; a particular world's rules (one crate per world).
+
+mod dialogue;
+mod environment;
+mod task;
+
+pub use dialogue::{ContextKind, Dialogue, Exchange, Projection, PromptState};
+pub use environment::{Environment, EnvironmentError, Image, Observation, Transition};
+pub use task::{Outcome, Split, Task, TaskId, World};

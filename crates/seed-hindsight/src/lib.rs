@@ -1,0 +1,1 @@
+//! From finished episodes to skills: analysis prompt, tolerant parser, filters, prompt augmentation, analysers.

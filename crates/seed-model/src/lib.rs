@@ -1,0 +1,1 @@
+//! Decoder models: configuration, weights, tokenizer, chat template, generation, scoring and optimiser.

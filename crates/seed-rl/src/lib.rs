@@ -1,0 +1,1 @@
+//! Advantages, losses, gates and schedules as pure functions of slices.

@@ -1,0 +1,1 @@
+//! The turn loop: many episodes against one policy, recorded as trajectories.

@@ -1,0 +1,1 @@
+//! Run directories: durable files, checkpoints, metrics, locks.

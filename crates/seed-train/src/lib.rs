@@ -1,0 +1,1 @@
+//! The programs: collect, annotate, sft, train, eval, compare.

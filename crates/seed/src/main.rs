@@ -1,0 +1,2 @@
+//! `seed`: the command line.
+fn main() {}

@@ -6,8 +6,24 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ModelError {
+    /// A `config.json` is not a JSON object with values of the right types.
+    #[error("config.json cannot be read: {source}")]
+    ConfigSyntax {
+        /// What the JSON reader says, with line and column.
+        source: serde_json::Error,
+    },
+    /// A value of a `config.json` is missing, out of range, or asks for something that is not computed here.
+    #[error("config.json: `{key}` {message}")]
+    ConfigValue {
+        /// The key as spelled in the file.
+        key: String,
+        /// What is wrong with it.
+        message: String,
+    },
     /// Parameters do not have the names or shapes which the configuration calls for.
-    #[error("parameter `{name}` has shape {found:?}, the configuration calls for {expected:?}: load weights of this architecture or correct the configuration")]
+    #[error(
+        "parameter `{name}` has shape {found:?}, the configuration calls for {expected:?}: load weights of this architecture or correct the configuration"
+    )]
     ParameterShape {
         /// Name in Hugging Face form.
         name: String,
@@ -17,13 +33,17 @@ pub enum ModelError {
         found: Vec<usize>,
     },
     /// The configuration's list of parameters lacks one which the decoder needs.
-    #[error("parameter `{name}` is missing: the configuration does not list it, so this decoder cannot be built")]
+    #[error(
+        "parameter `{name}` is missing: the configuration does not list it, so this decoder cannot be built"
+    )]
     ParameterMissing {
         /// Name in Hugging Face form.
         name: String,
     },
     /// A token id is not below the vocabulary size.
-    #[error("{owner}: token id `{token}` at position {position} is outside the vocabulary of {vocabulary_size}: the tokenizer and the model do not belong together")]
+    #[error(
+        "{owner}: token id `{token}` at position {position} is outside the vocabulary of {vocabulary_size}: the tokenizer and the model do not belong together"
+    )]
     TokenOutsideVocabulary {
         /// Which sequence or request.
         owner: String,
@@ -35,7 +55,9 @@ pub enum ModelError {
         vocabulary_size: usize,
     },
     /// A sequence is longer than the model's context.
-    #[error("{owner}: {length} tokens exceed the model's context of {maximum}: shorten the prompt or history, or use a model with a longer context")]
+    #[error(
+        "{owner}: {length} tokens exceed the model's context of {maximum}: shorten the prompt or history, or use a model with a longer context"
+    )]
     TooLong {
         /// Which sequence or request.
         owner: String,
@@ -51,7 +73,9 @@ pub enum ModelError {
         owner: String,
     },
     /// Scored positions are not increasing, start at zero or lie past the end.
-    #[error("{owner}: scored position {position} is not valid in a sequence of {length} tokens: positions must increase, be at least 1 and below the length")]
+    #[error(
+        "{owner}: scored position {position} is not valid in a sequence of {length} tokens: positions must increase, be at least 1 and below the length"
+    )]
     ScoredPosition {
         /// Which sequence.
         owner: String,
@@ -73,7 +97,9 @@ pub enum ModelError {
         found: usize,
     },
     /// A number which must be finite is not.
-    #[error("{owner}: {quantity} is not finite (`{value}`) at position {position}: the parameters have probably diverged; lower the learning rate or go back to an earlier checkpoint")]
+    #[error(
+        "{owner}: {quantity} is not finite (`{value}`) at position {position}: the parameters have probably diverged; lower the learning rate or go back to an earlier checkpoint"
+    )]
     NonFinite {
         /// Which sequence or request.
         owner: String,
@@ -97,7 +123,9 @@ pub enum ModelError {
         allowed: &'static str,
     },
     /// A sequence state was made by a decoder of another shape.
-    #[error("{owner}: the sequence state has {found} layers of cached keys and values, the decoder has {expected}: start from `SequenceState::new` of this decoder")]
+    #[error(
+        "{owner}: the sequence state has {found} layers of cached keys and values, the decoder has {expected}: start from `SequenceState::new` of this decoder"
+    )]
     ForeignState {
         /// Which request.
         owner: String,

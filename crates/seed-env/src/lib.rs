@@ -7,8 +7,12 @@
 
 mod dialogue;
 mod environment;
+mod household;
+mod projection;
 mod task;
 
 pub use dialogue::{ContextKind, Dialogue, Exchange, Projection, PromptState};
 pub use environment::{Environment, EnvironmentError, Image, Observation, Transition};
+pub use household::{HouseholdDialogue, HouseholdStyle, TASK_ANCHOR, compact_observation};
+pub use projection::project_tagged_action;
 pub use task::{Outcome, Split, Task, TaskId, World};

@@ -1,1 +1,3 @@
 //! The programs: collect, annotate, sft, train, eval, compare.
+
+pub mod config;

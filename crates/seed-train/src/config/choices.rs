@@ -1,0 +1,263 @@
+//! The words a configuration can choose between, each with its meaning.
+
+use super::value::choice;
+
+choice! {
+    /// Number format of weights and arithmetic.
+    Precision {
+        /// IEEE single precision: bit-reproducible on every CPU.
+        F32 = "f32",
+    }
+}
+
+choice! {
+    /// A family of tasks to act in.
+    WorldName {
+        /// The original ALFWorld games, read from a folder holding `json_2.1.1`.
+        Alfworld = "alfworld",
+        /// Generated one-room households of about a dozen receptacles; nothing to download.
+        HouseholdStudio = "household-studio",
+        /// Generated households of ALFWorld's own size; nothing to download.
+        HouseholdFull = "household-full",
+    }
+}
+
+choice! {
+    /// How the policy sees an episode.
+    Context {
+        /// Every step is its own prompt holding the last exchanges as text, as in the paper.
+        Windowed = "windowed",
+        /// The episode is one growing conversation; nothing is repeated.
+        Transcript = "transcript",
+    }
+}
+
+choice! {
+    /// What happens to a prompt that is longer than its limit.
+    PromptTruncation {
+        /// Tokens are cut from its beginning.
+        Left = "left",
+        /// The episode ends as out of tokens.
+        Error = "error",
+    }
+}
+
+choice! {
+    /// What the policy is trained by.
+    Algorithm {
+        /// Group-relative policy optimisation on the episode's outcome alone.
+        Grpo = "grpo",
+        /// GRPO plus self-evolving on-policy distillation from hindsight skills.
+        Seed = "seed",
+    }
+}
+
+choice! {
+    /// The unit over which a group's mean and deviation are taken.
+    StatisticUnit {
+        /// Every step's row counts once, so long episodes weigh more (the reference implementation).
+        Step = "step",
+        /// Every trajectory counts once (the paper's formula).
+        Trajectory = "trajectory",
+    }
+}
+
+choice! {
+    /// How a group's scores become advantages.
+    Normalisation {
+        /// Subtract the group's mean and divide by its standard deviation.
+        MeanDeviation = "mean_deviation",
+        /// Subtract the group's mean only.
+        Mean = "mean",
+    }
+}
+
+choice! {
+    /// How token losses of a mini-batch become one number.
+    Aggregation {
+        /// Sum over all response tokens divided by their number.
+        TokenMean = "token_mean",
+        /// Mean over rows of each row's token sum.
+        RowMeanTokenSum = "row_mean_token_sum",
+        /// Mean over rows of each row's token mean.
+        RowMeanTokenMean = "row_mean_token_mean",
+        /// Sum over all response tokens divided by rows times the response limit.
+        RowMeanTokenSumFixed = "row_mean_token_sum_fixed",
+    }
+}
+
+choice! {
+    /// How the gap between the log-prob under the skill prompt and the plain one weighs a token.
+    Gate {
+        /// `sigmoid(beta * gap)`: the paper's gate, never negative.
+        Sigmoid = "sigmoid",
+        /// `sigmoid(beta * gap) - 1/2`: raises tokens the skill favours and lowers the others.
+        Centered = "centered",
+        /// The gap itself, clipped to plus or minus `delta_clip`: the reverse-KL gradient.
+        Delta = "delta",
+        /// The paper's gate where the gap is positive, zero elsewhere.
+        PositiveOnly = "positive_only",
+    }
+}
+
+choice! {
+    /// Where the gated signal enters the update.
+    Placement {
+        /// A separate loss beside the policy loss (the paper).
+        Loss = "loss",
+        /// Added to the token's advantage, and so inside the policy loss's clip.
+        Advantage = "advantage",
+    }
+}
+
+choice! {
+    /// Which tokens the distillation may touch, by the outcome of their episode.
+    OutcomeFilter {
+        /// All (the paper).
+        All = "all",
+        /// Only those of successful episodes.
+        SuccessOnly = "success_only",
+        /// The gate's direction follows the sign of the advantage: a failed episode's tokens are not raised.
+        AdvantageAware = "advantage_aware",
+    }
+}
+
+choice! {
+    /// What the distillation loss is divided by.
+    Normaliser {
+        /// The masked tokens of the mini-batch (the paper).
+        Mask = "mask",
+        /// All response tokens of the micro-batch.
+        Response = "response",
+        /// All response tokens of the mini-batch: constant strength per token.
+        MiniBatch = "mini_batch",
+    }
+}
+
+choice! {
+    /// Whose weights score the tokens under the skill prompt.
+    Teacher {
+        /// The policy as it was before this iteration's update (the paper).
+        Policy = "policy",
+        /// The initial policy, for ever.
+        Frozen = "frozen",
+        /// An exponential moving average of the policy.
+        Ema = "ema",
+    }
+}
+
+choice! {
+    /// Who reads a finished episode and writes its skill.
+    Analyser {
+        /// The policy as it was before this iteration's update (the paper).
+        Policy = "policy",
+        /// The same weights as the teacher.
+        Teacher = "teacher",
+        /// A model behind an OpenAI-compatible address; see `[endpoint]`.
+        Endpoint = "endpoint",
+    }
+}
+
+choice! {
+    /// How the analysis prompt and the transcript in it are written.
+    AnalysisStyle {
+        /// Full instructions, JSON answer, as in the paper.
+        Reference = "reference",
+        /// A short form for small models with small contexts.
+        Compact = "compact",
+    }
+}
+
+choice! {
+    /// How the distillation coefficient moves over the run.
+    CoefficientSchedule {
+        /// Always the same.
+        Constant = "constant",
+        /// Falls in a straight line to zero at `stop_after`, or at the last iteration.
+        Linear = "linear",
+    }
+}
+
+choice! {
+    /// Which tokens of a response the distillation may touch.
+    TokenSelection {
+        /// Every response token (the paper).
+        All = "all",
+        /// Only the action.
+        Action = "action",
+        /// Everything but the action.
+        Reasoning = "reasoning",
+    }
+}
+
+choice! {
+    /// How the learning rate moves after warm-up.
+    LearningRateSchedule {
+        /// Stays.
+        Constant = "constant",
+        /// Falls in a straight line.
+        Linear = "linear",
+        /// Falls along half a cosine.
+        Cosine = "cosine",
+    }
+}
+
+choice! {
+    /// A fixed list of tasks to evaluate on.
+    EvaluationSplit {
+        /// Training tasks.
+        Train = "train",
+        /// Held-out tasks for choosing settings.
+        Development = "development",
+        /// New tasks in familiar rooms.
+        Seen = "seen",
+        /// New tasks in rooms and combinations never trained on.
+        Unseen = "unseen",
+    }
+}
+
+choice! {
+    /// Whose metric names the TensorBoard files carry.
+    MetricNames {
+        /// Our own.
+        Native = "native",
+        /// verl's, where it has the metric.
+        Verl = "verl",
+        /// TRL's, where it has the metric.
+        Trl = "trl",
+    }
+}
+
+choice! {
+    /// What happens to a fine-tuning example that is longer than the limit.
+    ExampleTruncation {
+        /// Tokens are cut from the prompt's beginning; the response stays whole.
+        Left = "left",
+        /// The example is left out and counted.
+        Drop = "drop",
+        /// The program stops and names the example.
+        Error = "error",
+    }
+}
+
+choice! {
+    /// Which fine-tuned weights are kept as the result.
+    Selection {
+        /// Those after the last update (the paper).
+        Last = "last",
+        /// Those with the lowest validation loss.
+        Best = "best",
+    }
+}
+
+choice! {
+    /// Architecture of a randomly initialised decoder.
+    Family {
+        /// Llama.
+        Llama = "llama",
+        /// Qwen2: biases on query, key and value.
+        Qwen2 = "qwen2",
+        /// Qwen3: normalised queries and keys.
+        Qwen3 = "qwen3",
+    }
+}

@@ -1,0 +1,260 @@
+//! The third stage: quantities that follow from a configuration and the model's shape, for people to check before a
+//! run begins.
+//!
+//! Counts are upper bounds where episodes may end early. Memory is an estimate from the shapes, in bytes.
+
+use super::choices::{Algorithm, Analyser, Context, Teacher};
+use super::sections::TrainConfig;
+
+/// Bytes of one `f32`.
+const F32: u64 = 4;
+
+/// What the estimates need to know about a decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelShape {
+    /// Trained numbers.
+    pub parameters: u64,
+    /// Decoder layers.
+    pub layers: u64,
+    /// Width of the residual stream.
+    pub hidden_size: u64,
+    /// Width of the feed-forward layer.
+    pub intermediate_size: u64,
+    /// Query heads times head width.
+    pub query_width: u64,
+    /// Key and value heads times head width.
+    pub key_value_width: u64,
+    /// Tokens in the vocabulary.
+    pub vocabulary_size: u64,
+}
+
+/// Estimated memory by purpose, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryEstimate {
+    /// The policy's weights.
+    pub weights: u64,
+    /// Frozen, moving-average and reference copies of the weights.
+    pub copies: u64,
+    /// The gradient and AdamW's two moments.
+    pub training_state: u64,
+    /// Activations of one micro-batch kept for the backward pass.
+    pub activations: u64,
+    /// Keys and values of the sequences decoded at once, at their longest.
+    pub key_value_cache: u64,
+}
+
+impl MemoryEstimate {
+    /// Weights, copies and training state, plus the larger of update and rollout, which never run at the same time.
+    pub fn peak(&self) -> u64 {
+        self.weights + self.copies + self.training_state + self.activations.max(self.key_value_cache)
+    }
+}
+
+/// What follows from a training configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derived {
+    /// Tasks times samples.
+    pub episodes_per_iteration: u64,
+    /// Over all iterations.
+    pub total_episodes: u64,
+    /// Most rows of one iteration: one per step, or one per episode in transcript context.
+    pub max_rows_per_iteration: u64,
+    /// Most tokens the policy is trained on in one iteration, prompts included.
+    pub max_tokens_per_iteration: u64,
+    /// Most response tokens sampled in one iteration.
+    pub max_sampled_tokens_per_iteration: u64,
+    /// Most optimiser steps of one iteration.
+    pub max_updates_per_iteration: u64,
+    /// Over all iterations.
+    pub max_updates: u64,
+    /// Iterations of learning-rate warm-up.
+    pub warmup_iterations: u64,
+    /// Most analyses of one iteration.
+    pub analyses_per_iteration: u64,
+    /// Evaluations over the run, the one before training included.
+    pub evaluations: u64,
+    /// Checkpoints written over the run.
+    pub checkpoints: u64,
+    /// Memory, when the model's shape is known.
+    pub memory: Option<MemoryEstimate>,
+}
+
+impl TrainConfig {
+    /// Derives what follows from the configuration; memory only when the model's shape is given.
+    pub fn derive(&self, shape: Option<ModelShape>) -> Derived {
+        let rollout = &self.rollout;
+        let iterations = self.algorithm.iterations as u64;
+        let episodes = product([
+            rollout.tasks_per_iteration as u64,
+            rollout.samples_per_task as u64,
+        ]);
+        let steps = product([episodes, self.world.max_steps as u64]);
+        let rows = match self.world.context {
+            Context::Windowed => steps,
+            Context::Transcript => episodes,
+        };
+        let row_tokens = (rollout.max_prompt_tokens + rollout.max_response_tokens) as u64;
+        let updates = product([
+            rows.div_ceil(self.algorithm.mini_batch_rows as u64),
+            self.algorithm.epochs as u64,
+        ]);
+        let analyses = match self.algorithm.name {
+            Algorithm::Seed => episodes,
+            Algorithm::Grpo => 0,
+        };
+        Derived {
+            episodes_per_iteration: episodes,
+            total_episodes: product([episodes, iterations]),
+            max_rows_per_iteration: rows,
+            max_tokens_per_iteration: product([rows, row_tokens]),
+            max_sampled_tokens_per_iteration: product([steps, rollout.max_response_tokens as u64]),
+            max_updates_per_iteration: updates,
+            max_updates: product([updates, iterations]),
+            warmup_iterations: (self.optimiser.warmup_ratio * iterations as f64).round() as u64,
+            analyses_per_iteration: analyses,
+            evaluations: occasions(iterations, self.evaluation.every as u64)
+                + u64::from(self.evaluation.before_training),
+            checkpoints: occasions(iterations, self.checkpoint.every as u64),
+            memory: shape.map(|shape| self.memory(shape)),
+        }
+    }
+
+    fn memory(&self, shape: ModelShape) -> MemoryEstimate {
+        let weights = shape.parameters * F32;
+        let is_seed = self.algorithm.name == Algorithm::Seed;
+        let has_initial_copy =
+            self.algorithm.kl_coefficient > 0.0 || (is_seed && self.seed.teacher == Teacher::Frozen);
+        let has_average = is_seed && self.seed.teacher == Teacher::Ema;
+        let copies = u64::from(has_initial_copy) + u64::from(has_average);
+        // Per token and layer: the inputs of the two norms and of the attention and feed-forward products.
+        let per_token_and_layer = 4 * shape.hidden_size
+            + 2 * shape.query_width
+            + 2 * shape.key_value_width
+            + 3 * shape.intermediate_size;
+        let kept_layers = if self.model.recompute_activations {
+            1
+        } else {
+            shape.layers
+        };
+        let kept_inputs = if self.model.recompute_activations {
+            shape.layers * shape.hidden_size
+        } else {
+            0
+        };
+        let tokens = self.algorithm.micro_batch_tokens as u64;
+        let act_length = (self.rollout.max_prompt_tokens + self.rollout.max_response_tokens) as u64;
+        let own_analysis = is_seed && self.seed.analyser != Analyser::Endpoint;
+        let analysis_length = if own_analysis {
+            (self.seed.max_analysis_prompt_tokens + self.seed.max_analysis_tokens) as u64
+        } else {
+            0
+        };
+        let active = self.rollout.max_active_sequences as u64;
+        MemoryEstimate {
+            weights,
+            copies: copies * weights,
+            training_state: 3 * weights,
+            activations: product([
+                tokens,
+                kept_layers * per_token_and_layer + kept_inputs + shape.hidden_size,
+                F32,
+            ]),
+            key_value_cache: product([
+                active,
+                act_length.max(analysis_length),
+                shape.layers,
+                2 * shape.key_value_width,
+                F32,
+            ]),
+        }
+    }
+}
+
+/// A product that stays at the largest number when absurd settings multiply beyond it.
+fn product<const N: usize>(factors: [u64; N]) -> u64 {
+    factors.into_iter().fold(1, u64::saturating_mul)
+}
+
+/// How often something happens that is done every `every` iterations and after the last; `every` 0 means only then.
+fn occasions(iterations: u64, every: u64) -> u64 {
+    if every == 0 { 1 } else { iterations.div_ceil(every) }
+}
+
+impl Derived {
+    /// Name and value of each quantity, for tables and JSON.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        let count = |number: u64| grouped(number);
+        let mut rows = vec![
+            ("episodes per iteration", count(self.episodes_per_iteration)),
+            ("episodes in all", count(self.total_episodes)),
+            ("rows per iteration, at most", count(self.max_rows_per_iteration)),
+            (
+                "trained tokens per iteration, at most",
+                count(self.max_tokens_per_iteration),
+            ),
+            (
+                "sampled tokens per iteration, at most",
+                count(self.max_sampled_tokens_per_iteration),
+            ),
+            (
+                "updates per iteration, at most",
+                count(self.max_updates_per_iteration),
+            ),
+            ("updates in all, at most", count(self.max_updates)),
+            ("warm-up iterations", count(self.warmup_iterations)),
+            (
+                "analyses per iteration, at most",
+                count(self.analyses_per_iteration),
+            ),
+            ("evaluations", count(self.evaluations)),
+            ("checkpoints written", count(self.checkpoints)),
+        ];
+        if let Some(memory) = &self.memory {
+            rows.extend([
+                ("memory: weights", bytes(memory.weights)),
+                ("memory: copies of the weights", bytes(memory.copies)),
+                ("memory: gradient and optimiser", bytes(memory.training_state)),
+                ("memory: activations of a micro-batch", bytes(memory.activations)),
+                ("memory: keys and values, at most", bytes(memory.key_value_cache)),
+                ("memory: peak, estimated", bytes(memory.peak())),
+            ]);
+        }
+        rows
+    }
+
+    /// The quantities as an aligned table.
+    pub fn table(&self) -> String {
+        let rows = self.rows();
+        let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
+        let value_width = rows.iter().map(|row| row.1.len()).max().unwrap_or(0);
+        let lines: Vec<String> = rows
+            .iter()
+            .map(|(name, value)| format!("{name:<width$}  {value:>value_width$}\n"))
+            .collect();
+        lines.concat()
+    }
+}
+
+/// A whole number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size in MiB or GiB with one decimal.
+fn bytes(number: u64) -> String {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let mib = number as f64 / MIB;
+    if mib < 1024.0 {
+        format!("{mib:.1} MiB")
+    } else {
+        format!("{:.1} GiB", mib / 1024.0)
+    }
+}

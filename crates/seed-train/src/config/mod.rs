@@ -1,0 +1,42 @@
+//! Configurations: a TOML file and `--set` overrides become values that are typed, checked and explained.
+//!
+//! Three stages: raw ([`source`](self) entries with file and line), validated ([`TrainConfig`], [`SftConfig`] inside
+//! [`Loaded`]), derived ([`Derived`]). Each key has one declaration, in [`sections`](TrainConfig) or
+//! [`fine_tuning`](SftConfig), that gives its type, default, rule and meaning.
+//!
+//! Not for: reading weights, opening worlds or anything else that a configuration only names.
+
+mod choices;
+mod derived;
+mod error;
+mod explain;
+mod fine_tuning;
+mod loaded;
+mod rule;
+mod schema;
+mod sections;
+mod source;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod value;
+
+pub use choices::{
+    Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit,
+    ExampleTruncation, Family, Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser,
+    OutcomeFilter, Placement, Precision, PromptTruncation, Selection, StatisticUnit, Teacher, TokenSelection,
+    WorldName,
+};
+pub use derived::{Derived, MemoryEstimate, ModelShape};
+pub use error::ConfigError;
+pub use explain::{Explanation, explanation_text, reference_markdown};
+pub use fine_tuning::{InitialiseSection, SftConfig, SftSection};
+pub use loaded::{Difference, Loaded, differences, to_toml};
+pub use rule::Rule;
+pub use schema::{Document, Effect, FieldInfo, Findings, Origins};
+pub use sections::{
+    AdvantageSection, AlgorithmSection, CheckpointSection, EndpointSection, EvaluationSection,
+    LoggingSection, ModelSection, OptimiserSection, RolloutSection, RunSection, SeedSection, TrainConfig,
+    WorldSection,
+};
+pub use source::Origin;

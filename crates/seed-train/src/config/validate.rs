@@ -1,0 +1,286 @@
+//! Rules over several keys together: what cannot run, and what runs but hardly means what was written.
+
+use super::choices::{
+    Algorithm, Analyser, Context, Gate, LearningRateSchedule, Normalisation, Normaliser, OutcomeFilter,
+    Placement, Teacher, WorldName,
+};
+use super::fine_tuning::SftConfig;
+use super::schema::{Findings, Origins};
+use super::sections::TrainConfig;
+
+/// Checks a training configuration.
+pub(crate) fn check_training(config: &TrainConfig, origins: &Origins) -> Findings {
+    let mut findings = Findings::default();
+    check_sampling(config, &mut findings);
+    check_lengths(config, &mut findings);
+    if config.algorithm.name == Algorithm::Seed {
+        check_seed(config, &mut findings);
+    }
+    warn_of_keys_without_effect(config, origins, &mut findings);
+    findings
+}
+
+fn check_sampling(config: &TrainConfig, findings: &mut Findings) {
+    let rollout = &config.rollout;
+    if rollout.samples_per_task < 2 && !config.advantage.allow_single_sample {
+        findings.errors.push(format!(
+            "`rollout.samples_per_task` is `{}`: a group needs at least 2 episodes, with one every advantage is zero; \
+             set `advantage.allow_single_sample = true` if that is meant",
+            rollout.samples_per_task
+        ));
+    }
+    if rollout.top_p < 1.0 || rollout.top_k > 0 {
+        findings.warnings.push(format!(
+            "`rollout.top_p = {}`, `rollout.top_k = {}`: episodes are drawn from a cut distribution while log-probs are \
+             of the whole one, so the ratio does not start at 1 in the sampler's terms",
+            rollout.top_p, rollout.top_k
+        ));
+    }
+    if let Some(tasks) = config.world.train_tasks
+        && tasks < rollout.tasks_per_iteration
+    {
+        findings.errors.push(format!(
+            "`world.train_tasks` is `{tasks}` but one iteration draws `rollout.tasks_per_iteration = {}` different tasks",
+            rollout.tasks_per_iteration
+        ));
+    }
+    let evaluation = &config.evaluation;
+    if evaluation.temperature == 0.0 && evaluation.samples_per_task > 1 {
+        findings.warnings.push(format!(
+            "`evaluation.samples_per_task = {}` at `evaluation.temperature = 0` repeats the same episode",
+            evaluation.samples_per_task
+        ));
+    }
+    let algorithm = &config.algorithm;
+    let trains = algorithm.policy_coefficient > 0.0
+        || (algorithm.name == Algorithm::Seed && config.seed.coefficient > 0.0);
+    if !trains {
+        findings.errors.push(
+            "`algorithm.policy_coefficient` and the distillation coefficient are both `0`: nothing would be learned"
+                .to_owned(),
+        );
+    }
+}
+
+fn check_lengths(config: &TrainConfig, findings: &mut Findings) {
+    let rollout = &config.rollout;
+    let limit = config.model.context_length;
+    let needed = rollout.max_prompt_tokens + rollout.max_response_tokens;
+    if needed > limit {
+        findings.errors.push(format!(
+            "`rollout.max_prompt_tokens + rollout.max_response_tokens` is `{needed}`, more than \
+             `model.context_length = {limit}`"
+        ));
+    }
+}
+
+fn check_seed(config: &TrainConfig, findings: &mut Findings) {
+    let seed = &config.seed;
+    let limit = config.model.context_length;
+    let scored =
+        config.rollout.max_prompt_tokens + config.rollout.max_response_tokens + seed.extra_prompt_tokens;
+    if seed.extra_prompt_tokens > 0 && scored > limit {
+        findings.errors.push(format!(
+            "re-scoring under the skill prompt needs `rollout.max_prompt_tokens + seed.extra_prompt_tokens + \
+             rollout.max_response_tokens = {scored}` tokens, more than `model.context_length = {limit}`"
+        ));
+    }
+    if seed.analyser == Analyser::Endpoint {
+        if config.endpoint.model.is_empty() {
+            findings
+                .errors
+                .push("`seed.analyser = \"endpoint\"` needs `endpoint.model`".to_owned());
+        }
+    } else {
+        let analysis = seed.max_analysis_prompt_tokens + seed.max_analysis_tokens;
+        if analysis > limit {
+            findings.errors.push(format!(
+                "`seed.max_analysis_prompt_tokens + seed.max_analysis_tokens` is `{analysis}`, more than \
+                 `model.context_length = {limit}`"
+            ));
+        }
+    }
+    if seed.min_skill_words > seed.max_skill_words {
+        findings.errors.push(format!(
+            "`seed.min_skill_words = {}` is above `seed.max_skill_words = {}`: no skill would pass",
+            seed.min_skill_words, seed.max_skill_words
+        ));
+    }
+    let start = seed.start_after.unwrap_or(0);
+    if seed.stop_after.is_some_and(|stop| start >= stop) || start >= config.algorithm.iterations {
+        findings.warnings.push(format!(
+            "`seed.start_after = {start}` is not before `seed.stop_after` or the last iteration: there would be no \
+             distillation at all"
+        ));
+    }
+    let only_failures = seed.failed_only || seed.failed_only_after.is_some();
+    if only_failures && seed.gate == Gate::Sigmoid && seed.outcome_filter == OutcomeFilter::All {
+        findings.warnings.push(
+            "only failed episodes are analysed while `seed.gate = \"sigmoid\"` can only raise tokens: failures would be \
+             imitated; use `seed.gate = \"centered\"` or `seed.outcome_filter = \"advantage_aware\"`"
+                .to_owned(),
+        );
+    }
+    if seed.failed_only && seed.outcome_filter == OutcomeFilter::SuccessOnly {
+        findings.errors.push(
+            "`seed.failed_only = true` and `seed.outcome_filter = \"success_only\"` leave no episode to distil from"
+                .to_owned(),
+        );
+    }
+    if seed.placement == Placement::Advantage && matches!(seed.gate, Gate::Sigmoid | Gate::PositiveOnly) {
+        findings.warnings.push(format!(
+            "`seed.gate = \"{}\"` is never negative: as an advantage it raises every token it touches",
+            seed.gate
+        ));
+    }
+    if seed.coefficient == 0.0 {
+        findings.warnings.push(
+            "`seed.coefficient = 0` trains exactly as GRPO does while paying for the analysis".to_owned(),
+        );
+    }
+    if seed.analyser == Analyser::Teacher && seed.teacher == Teacher::Policy {
+        findings.warnings.push(
+            "`seed.analyser = \"teacher\"` with `seed.teacher = \"policy\"` is the same as `seed.analyser = \"policy\"`"
+                .to_owned(),
+        );
+    }
+}
+
+/// A key someone set that nothing reads is more likely a misunderstanding than an intention.
+fn warn_of_keys_without_effect(config: &TrainConfig, origins: &Origins, findings: &mut Findings) {
+    let seed = &config.seed;
+    let is_seed = config.algorithm.name == Algorithm::Seed;
+    let mut unread = |key: &str, used: bool, needs: &str| {
+        if !used && let Some(origin) = origins.get(key) {
+            findings
+                .warnings
+                .push(format!("{origin}: `{key}` has no effect without {needs}"));
+        }
+    };
+    unread(
+        "world.data",
+        config.world.name == WorldName::Alfworld,
+        "`world.name = \"alfworld\"`",
+    );
+    unread(
+        "world.generator_seed",
+        config.world.name != WorldName::Alfworld,
+        "a household world",
+    );
+    unread(
+        "world.history_length",
+        config.world.context == Context::Windowed,
+        "`world.context = \"windowed\"`",
+    );
+    unread(
+        "advantage.deviation_floor",
+        config.advantage.normalisation == Normalisation::MeanDeviation,
+        "`advantage.normalisation = \"mean_deviation\"`",
+    );
+    unread(
+        "optimiser.final_ratio",
+        config.optimiser.schedule != LearningRateSchedule::Constant,
+        "a falling `optimiser.schedule`",
+    );
+    if is_seed {
+        unread(
+            "seed.beta",
+            seed.gate != Gate::Delta,
+            "a sigmoid-based `seed.gate`",
+        );
+        unread(
+            "seed.delta_clip",
+            seed.gate == Gate::Delta,
+            "`seed.gate = \"delta\"`",
+        );
+        unread(
+            "seed.ema_decay",
+            seed.teacher == Teacher::Ema,
+            "`seed.teacher = \"ema\"`",
+        );
+        let as_loss = seed.placement == Placement::Loss;
+        unread("seed.normaliser", as_loss, "`seed.placement = \"loss\"`");
+        unread("seed.trust_region", as_loss, "`seed.placement = \"loss\"`");
+        unread(
+            "seed.failed_only",
+            seed.failed_only_after.is_none(),
+            "leaving `seed.failed_only_after` unset",
+        );
+        if as_loss && seed.normaliser == Normaliser::Response {
+            // Said, because it is the one normaliser that ties the result to the memory setting.
+            findings.warnings.push(
+                "`seed.normaliser = \"response\"` divides per micro-batch, so here `algorithm.micro_batch_tokens` changes \
+                 results"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+/// Checks a fine-tuning configuration.
+pub(crate) fn check_fine_tuning(config: &SftConfig, origins: &Origins) -> Findings {
+    let mut findings = Findings::default();
+    let sft = &config.sft;
+    let initialise = &config.initialise;
+    if sft.data.is_empty() {
+        findings
+            .errors
+            .push("`sft.data` names no file; list the JSONL files of examples".to_owned());
+    }
+    if sft.max_length > config.model.context_length {
+        findings.errors.push(format!(
+            "`sft.max_length = {}` is above `model.context_length = {}`",
+            sft.max_length, config.model.context_length
+        ));
+    }
+    if let Some(tokens) = sft.batch_tokens
+        && tokens < sft.max_length
+    {
+        findings.errors.push(format!(
+            "`sft.batch_tokens = {tokens}` is below `sft.max_length = {}`: the longest example would fit no batch",
+            sft.max_length
+        ));
+    }
+    if initialise.enabled {
+        if initialise.key_value_heads == 0
+            || !initialise.query_heads.is_multiple_of(initialise.key_value_heads)
+        {
+            findings.errors.push(format!(
+                "`initialise.key_value_heads = {}` does not divide `initialise.query_heads = {}`",
+                initialise.key_value_heads, initialise.query_heads
+            ));
+        }
+        if !initialise.head_dim.is_multiple_of(2) {
+            findings.errors.push(format!(
+                "`initialise.head_dim = {}` is odd; rotary positions turn pairs",
+                initialise.head_dim
+            ));
+        }
+        if config.model.context_length > initialise.max_positions {
+            findings.errors.push(format!(
+                "`model.context_length = {}` is above `initialise.max_positions = {}`",
+                config.model.context_length, initialise.max_positions
+            ));
+        }
+    }
+    let needs = |key: &str| match key {
+        "initialise.enabled" => None,
+        key if key.starts_with("initialise.") && !initialise.enabled => Some("`initialise.enabled = true`"),
+        "model.path" if initialise.enabled => Some("`initialise.enabled = false`"),
+        "sft.validation_fraction" if sft.validation_data.is_some() => {
+            Some("leaving `sft.validation_data` unset")
+        }
+        "sft.final_ratio" if sft.schedule == LearningRateSchedule::Constant => {
+            Some("a falling `sft.schedule`")
+        }
+        _ => None,
+    };
+    for (key, origin) in origins {
+        if let Some(needs) = needs(key) {
+            findings
+                .warnings
+                .push(format!("{origin}: `{key}` has no effect without {needs}"));
+        }
+    }
+    findings
+}

@@ -1,0 +1,282 @@
+//! Matrix products for linear layers, forward and backward.
+//!
+//! Not for: attention (see [`crate::attention`]), or matrices that change with every call as right operands: packing
+//! one costs about as much as multiplying a few rows by it.
+
+mod packed;
+pub(crate) mod tile;
+
+pub use packed::PackedMatrix;
+
+use crate::instruction_set::{InstructionSet, dispatched};
+use crate::lanes::{LANES, Lanes};
+use crate::parallel::{self, SharedOutput};
+use crate::scratch;
+use tile::{Extent, Left, Output, Right};
+
+/// Length of the pieces that the summed index is cut into: a tile's left operand of this length stays in the first
+/// cache.
+const DEPTH_BLOCK: usize = 256;
+/// Columns whose right operand, one depth block long, stays in the second cache.
+const COLUMN_BLOCK: usize = 1024;
+/// Rows that one task takes at a time when rows are spread over threads.
+const ROW_BLOCK: usize = 96;
+
+/// `out[rows, columns] (=|+=) a[rows, depth] · B`, each element one chain of fused multiply-adds in increasing depth,
+/// from zero or, with `accumulate`, from the present value.
+///
+/// # Panics
+///
+/// Panics when `a` does not hold `rows * depth` or `out` does not hold `rows * columns` values.
+pub fn matmul(a: &[f32], rows: usize, b: &PackedMatrix, out: &mut [f32], accumulate: bool) {
+    let (depth, columns) = (b.depth(), b.columns());
+    assert_eq!(a.len(), rows * depth, "`a` must be [rows, depth]");
+    assert_eq!(out.len(), rows * columns, "`out` must be [rows, columns]");
+    let set = InstructionSet::current();
+    let threads = parallel::threads_for(rows * depth * columns);
+    let output = SharedOutput::new(out);
+    // Few rows: split the columns, so that each thread reads only its part of the matrix.
+    let by_columns = threads > 1 && rows < threads * ROW_BLOCK;
+    let row_block = if threads > 1 && !by_columns {
+        ROW_BLOCK
+    } else {
+        rows.max(1)
+    };
+    let panels = columns.div_ceil(LANES);
+    let column_block = if by_columns {
+        panels.div_ceil(threads) * LANES
+    } else {
+        columns.max(1)
+    };
+    let row_tasks = rows.div_ceil(row_block);
+    let column_tasks = columns.div_ceil(column_block);
+    parallel::for_each(threads, row_tasks * column_tasks, |task| {
+        let (row, column) = (
+            task / column_tasks * row_block,
+            task % column_tasks * column_block,
+        );
+        let extent = Extent {
+            rows: row_block.min(rows - row),
+            columns: column_block.min(columns - column),
+            depth,
+        };
+        product(
+            set,
+            extent,
+            &a[row * depth..],
+            &b.values()[column * depth..],
+            output,
+            row * columns + column,
+            columns,
+            accumulate,
+        );
+    });
+}
+
+/// The part of a product from output element `first`, in cache blocks. `a` starts at the part's first row and
+/// `panels` at its first column.
+#[inline(always)]
+fn product_body<V: Lanes>(
+    extent: Extent,
+    a: &[f32],
+    panels: &[f32],
+    output: SharedOutput,
+    first: usize,
+    row_stride: usize,
+    accumulate: bool,
+) {
+    let depth = extent.depth;
+    // One strip of rows meets every value of B once: nothing to keep in a cache, so read it in one go.
+    let depth_block = if extent.rows <= V::TILE_ROWS {
+        depth.max(1)
+    } else {
+        DEPTH_BLOCK
+    };
+    for column in (0..extent.columns).step_by(COLUMN_BLOCK) {
+        let columns = COLUMN_BLOCK.min(extent.columns - column);
+        // A depth of zero still has to write zeros.
+        for k in (0..depth.max(1)).step_by(depth_block) {
+            let block = Extent {
+                rows: extent.rows,
+                columns,
+                depth: depth_block.min(depth - k),
+            };
+            // SAFETY: the caller checked the lengths; tasks own disjoint parts of the output, and panels are padded
+            // to sixteen columns.
+            unsafe {
+                tile::multiply::<V>(
+                    block,
+                    Left {
+                        start: a.as_ptr().add(k),
+                        row_stride: depth,
+                        depth_stride: 1,
+                    },
+                    Right {
+                        start: panels.as_ptr().add(column * depth + k * LANES),
+                        depth_stride: LANES,
+                        vector_stride: depth * LANES,
+                    },
+                    Output {
+                        start: output.at(first + column),
+                        row_stride,
+                        accumulate: accumulate || k > 0,
+                    },
+                );
+            }
+        }
+    }
+}
+
+dispatched! {
+    fn product(
+        extent: Extent,
+        a: &[f32],
+        panels: &[f32],
+        output: SharedOutput,
+        first: usize,
+        row_stride: usize,
+        accumulate: bool,
+    ) = product_body;
+}
+
+/// `dw[o, i] += Σ_r dy[r, o] · x[r, i]` for `dy` `[rows, out_features]`, `x` `[rows, in_features]` and `dw`
+/// `[out_features, in_features]`: the gradient by a linear layer's weight. Each chain starts from `dw`'s value and
+/// runs in row order, so splitting the rows over several calls gives the same bits.
+///
+/// # Panics
+///
+/// Panics when a slice does not have the stated length.
+pub fn accumulate_outer(
+    dy: &[f32],
+    x: &[f32],
+    rows: usize,
+    out_features: usize,
+    in_features: usize,
+    dw: &mut [f32],
+) {
+    assert_eq!(dy.len(), rows * out_features, "`dy` must be [rows, out_features]");
+    assert_eq!(x.len(), rows * in_features, "`x` must be [rows, in_features]");
+    assert_eq!(
+        dw.len(),
+        out_features * in_features,
+        "`dw` must be [out_features, in_features]"
+    );
+    let set = InstructionSet::current();
+    let panels = in_features.div_ceil(LANES);
+    let output = SharedOutput::new(dw);
+    scratch::with(DEPTH_BLOCK.min(rows) * panels * LANES, |packed| {
+        for first in (0..rows).step_by(DEPTH_BLOCK) {
+            let depth = DEPTH_BLOCK.min(rows - first);
+            let threads = parallel::threads_for(depth * out_features * in_features);
+            let x = &x[first * in_features..][..depth * in_features];
+            pack_rows(x, depth, in_features, packed);
+            let packed = &*packed;
+            let strip = if threads > 1 {
+                out_features.div_ceil(threads * 2).max(1)
+            } else {
+                out_features.max(1)
+            };
+            parallel::for_each(threads, out_features.div_ceil(strip), |task| {
+                let feature = task * strip;
+                let extent = Extent {
+                    rows: strip.min(out_features - feature),
+                    columns: in_features,
+                    depth,
+                };
+                outer(
+                    set,
+                    extent,
+                    &dy[first * out_features + feature..],
+                    out_features,
+                    packed,
+                    output,
+                    feature * in_features,
+                );
+            });
+        }
+    });
+}
+
+/// Lays `x` `[rows, columns]` out in panels of sixteen columns, padded with zeros.
+fn pack_rows(x: &[f32], rows: usize, columns: usize, packed: &mut [f32]) {
+    for (panel, values) in packed[..rows * columns.next_multiple_of(LANES)]
+        .chunks_exact_mut(rows * LANES)
+        .enumerate()
+    {
+        let first = panel * LANES;
+        let width = LANES.min(columns - first);
+        for (row, line) in values.chunks_exact_mut(LANES).enumerate() {
+            line[..width].copy_from_slice(&x[row * columns + first..][..width]);
+            line[width..].fill(0.0);
+        }
+    }
+}
+
+/// `output[first..] += dyᵀ · packed` for the extent's rows (output features).
+#[inline(always)]
+fn outer_body<V: Lanes>(
+    extent: Extent,
+    dy: &[f32],
+    dy_stride: usize,
+    packed: &[f32],
+    output: SharedOutput,
+    first: usize,
+) {
+    // SAFETY: the caller checked the lengths; tasks own disjoint rows of the output, and panels are padded.
+    unsafe {
+        tile::multiply::<V>(
+            extent,
+            Left {
+                start: dy.as_ptr(),
+                row_stride: 1,
+                depth_stride: dy_stride,
+            },
+            Right {
+                start: packed.as_ptr(),
+                depth_stride: LANES,
+                vector_stride: extent.depth * LANES,
+            },
+            Output {
+                start: output.at(first),
+                row_stride: extent.columns,
+                accumulate: true,
+            },
+        );
+    }
+}
+
+dispatched! {
+    fn outer(extent: Extent, dy: &[f32], dy_stride: usize, packed: &[f32], output: SharedOutput, first: usize) = outer_body;
+}
+
+/// Adds `bias` to each of `rows` rows of `y`.
+///
+/// # Panics
+///
+/// Panics when `y` does not hold `rows * bias.len()` values.
+pub fn add_bias(y: &mut [f32], rows: usize, bias: &[f32]) {
+    assert_eq!(y.len(), rows * bias.len(), "`y` must be [rows, features]");
+    if !bias.is_empty() {
+        for row in y.chunks_exact_mut(bias.len()) {
+            for (value, bias) in row.iter_mut().zip(bias) {
+                *value += bias;
+            }
+        }
+    }
+}
+
+/// `db[n] += dy[r, n]` in row order: the gradient by a bias.
+///
+/// # Panics
+///
+/// Panics when `dy` does not hold `rows * db.len()` values.
+pub fn accumulate_rows(dy: &[f32], rows: usize, db: &mut [f32]) {
+    assert_eq!(dy.len(), rows * db.len(), "`dy` must be [rows, features]");
+    if !db.is_empty() {
+        for row in dy.chunks_exact(db.len()) {
+            for (sum, value) in db.iter_mut().zip(row) {
+                *sum += value;
+            }
+        }
+    }
+}

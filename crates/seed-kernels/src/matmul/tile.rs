@@ -1,0 +1,201 @@
+//! The register-tiled product that every matrix-like kernel is made of.
+//!
+//! `C[r, c] (+)= Σ_k A[r, k] · B[k, c]`, each element one chain of fused multiply-adds in increasing `k`. A tile can
+//! load `C` and continue its chains, so no choice of tile or block changes a bit.
+//!
+//! Not for: threads, packing or cache blocking, which the callers own.
+
+use crate::instruction_set::dispatched;
+use crate::lanes::{LANES, Lanes};
+
+/// The most rows that any instruction set's register tile spans.
+pub(crate) const MOST_TILE_ROWS: usize = 14;
+
+/// Left operand: element `(r, k)` is at `start + r * row_stride + k * depth_stride`.
+#[derive(Clone, Copy)]
+pub(crate) struct Left {
+    pub(crate) start: *const f32,
+    pub(crate) row_stride: usize,
+    pub(crate) depth_stride: usize,
+}
+
+/// Right operand in vectors of sixteen columns: vector `(k, v)` starts at
+/// `start + k * depth_stride + v * vector_stride`.
+#[derive(Clone, Copy)]
+pub(crate) struct Right {
+    pub(crate) start: *const f32,
+    pub(crate) depth_stride: usize,
+    pub(crate) vector_stride: usize,
+}
+
+/// Result: row `r` starts at `start + r * row_stride`.
+#[derive(Clone, Copy)]
+pub(crate) struct Output {
+    pub(crate) start: *mut f32,
+    pub(crate) row_stride: usize,
+    /// Whether chains continue from the present values rather than from zero.
+    pub(crate) accumulate: bool,
+}
+
+/// The extent of a product: `rows` x `columns`, summed over `depth`.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) depth: usize,
+}
+
+/// Computes a whole product in register tiles: row tiles outside, so that a tile's left operand stays in the first
+/// cache while the right operand streams by.
+///
+/// One function per instruction set, called rather than inlined: its many tiles are compiled once.
+///
+/// # Safety
+///
+/// All elements that the extent names are readable (writable for the result, by this call alone), with the right
+/// operand readable to whole vectors of sixteen columns.
+pub(crate) unsafe fn multiply<V: Lanes>(extent: Extent, left: Left, right: Right, output: Output) {
+    multiply_on(V::SET, extent, left, right, output);
+}
+
+dispatched! {
+    fn multiply_on(extent: Extent, left: Left, right: Right, output: Output) = multiply_body;
+}
+
+#[inline(always)]
+fn multiply_body<V: Lanes>(extent: Extent, left: Left, right: Right, output: Output) {
+    let tiles = extent.rows.div_ceil(V::TILE_ROWS);
+    let mut row = 0;
+    for tile in 0..tiles {
+        // Rows are spread evenly, since a tile of one row costs nearly as much as a tile of a few.
+        let rows = extent.rows / tiles + usize::from(tile < extent.rows % tiles);
+        // SAFETY: the promise of `multiply`; rows `row..row + rows` lie within the extent.
+        unsafe {
+            let left = Left {
+                start: left.start.add(row * left.row_stride),
+                ..left
+            };
+            let output = Output {
+                start: output.start.add(row * output.row_stride),
+                ..output
+            };
+            let strip = Extent { rows, ..extent };
+            match rows {
+                1 => row_strip::<V, 1>(strip, left, right, output),
+                2 => row_strip::<V, 2>(strip, left, right, output),
+                3 => row_strip::<V, 3>(strip, left, right, output),
+                4 => row_strip::<V, 4>(strip, left, right, output),
+                5 => row_strip::<V, 5>(strip, left, right, output),
+                6 => row_strip::<V, 6>(strip, left, right, output),
+                7 => row_strip::<V, 7>(strip, left, right, output),
+                8 => row_strip::<V, 8>(strip, left, right, output),
+                9 => row_strip::<V, 9>(strip, left, right, output),
+                10 => row_strip::<V, 10>(strip, left, right, output),
+                11 => row_strip::<V, 11>(strip, left, right, output),
+                12 => row_strip::<V, 12>(strip, left, right, output),
+                13 => row_strip::<V, 13>(strip, left, right, output),
+                _ => row_strip::<V, 14>(strip, left, right, output),
+            }
+        }
+        row += rows;
+    }
+}
+
+/// One strip of `R` rows over all columns, in tiles as wide as the registers allow.
+///
+/// # Safety
+///
+/// As for [`multiply`].
+#[inline(always)]
+unsafe fn row_strip<V: Lanes, const R: usize>(extent: Extent, left: Left, right: Right, output: Output) {
+    // More rows than the implementation ever asks for: nothing to compile.
+    if R > V::TILE_ROWS {
+        return;
+    }
+    let mut column = 0;
+    let wide = V::ACCUMULATORS / R;
+    // SAFETY: each tile's columns are within the extent.
+    unsafe {
+        if wide >= 8 {
+            while column + 7 * LANES < extent.columns {
+                column = tile::<V, R, 8>(extent, left, right, output, column);
+            }
+        }
+        if wide >= 4 {
+            while column + 3 * LANES < extent.columns {
+                column = tile::<V, R, 4>(extent, left, right, output, column);
+            }
+        }
+        if wide >= 2 {
+            while column + LANES < extent.columns {
+                column = tile::<V, R, 2>(extent, left, right, output, column);
+            }
+        }
+        while column < extent.columns {
+            column = tile::<V, R, 1>(extent, left, right, output, column);
+        }
+    }
+}
+
+/// One register tile of `R` rows and `N` vectors of columns from `column`; gives the first column after it. Only the
+/// last vector may be partial.
+///
+/// # Safety
+///
+/// As for [`multiply`].
+#[inline(always)]
+unsafe fn tile<V: Lanes, const R: usize, const N: usize>(
+    extent: Extent,
+    left: Left,
+    right: Right,
+    output: Output,
+    column: usize,
+) -> usize {
+    let last = (extent.columns - column - (N - 1) * LANES).min(LANES);
+    // SAFETY: the caller's promises; `last` keeps the partial vector of the result within the extent.
+    unsafe {
+        let result = output.start.add(column);
+        let mut accumulators = [[V::splat(0.0); N]; R];
+        if output.accumulate {
+            for (r, row) in accumulators.iter_mut().enumerate() {
+                let result = result.add(r * output.row_stride);
+                for (n, accumulator) in row.iter_mut().enumerate() {
+                    let result = result.add(n * LANES);
+                    *accumulator = if n + 1 == N && last < LANES {
+                        V::read(std::slice::from_raw_parts(result, last), 0, 0.0)
+                    } else {
+                        V::load_at(result)
+                    };
+                }
+            }
+        }
+        let mut a = left.start;
+        let mut b = right.start.add(column / LANES * right.vector_stride);
+        for _ in 0..extent.depth {
+            let mut vectors = [V::splat(0.0); N];
+            for (n, vector) in vectors.iter_mut().enumerate() {
+                *vector = V::load_at(b.add(n * right.vector_stride));
+            }
+            for (r, row) in accumulators.iter_mut().enumerate() {
+                let factor = V::splat(*a.add(r * left.row_stride));
+                for (accumulator, vector) in row.iter_mut().zip(vectors) {
+                    *accumulator = factor.mul_add(vector, *accumulator);
+                }
+            }
+            a = a.wrapping_add(left.depth_stride);
+            b = b.wrapping_add(right.depth_stride);
+        }
+        for (r, row) in accumulators.into_iter().enumerate() {
+            let result = result.add(r * output.row_stride);
+            for (n, accumulator) in row.into_iter().enumerate() {
+                let result = result.add(n * LANES);
+                if n + 1 == N && last < LANES {
+                    accumulator.write(std::slice::from_raw_parts_mut(result, last), 0);
+                } else {
+                    accumulator.store_at(result);
+                }
+            }
+        }
+    }
+    column + N * LANES
+}

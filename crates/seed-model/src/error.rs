@@ -1,5 +1,7 @@
 //! The errors of this crate: every one names its operands and what to do about it.
 
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 /// What can go wrong between a model directory and a log-probability.
@@ -19,6 +21,156 @@ pub enum ModelError {
         key: String,
         /// What is wrong with it.
         message: String,
+    },
+    /// A file or directory could not be opened, read or written; the message of the source names it.
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    /// What is wrong with one file of a model directory.
+    #[error("`{path}`: {source}")]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        source: Box<ModelError>,
+    },
+    /// A file that every model directory needs is not there.
+    #[error("`{path}` is missing: {remedy}")]
+    FileMissing {
+        /// The file.
+        path: PathBuf,
+        /// Where it comes from or what else would do.
+        remedy: &'static str,
+    },
+    /// A file is larger than anything its format needs.
+    #[error("`{path}` has {size} bytes, more than the {limit} that are read of such a file")]
+    FileTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// The largest size that is read.
+        limit: u64,
+    },
+    /// A file is truncated or not of its format.
+    #[error("`{path}` is broken: {problem}; fetch or export the model again")]
+    FileBroken {
+        /// The file.
+        path: PathBuf,
+        /// What does not hold.
+        problem: String,
+    },
+    /// A tensor that the configuration calls for is in no weight file.
+    #[error(
+        "`{path}` lacks tensor `{name}` (and {others} more) which config.json calls for: the files do not belong together"
+    )]
+    TensorMissing {
+        /// The weight file or the index.
+        path: PathBuf,
+        /// The first missing tensor in canonical order.
+        name: String,
+        /// How many further tensors are missing.
+        others: usize,
+    },
+    /// A weight file holds a tensor that the configuration does not know.
+    #[error(
+        "`{path}` holds tensor `{name}` which config.json does not call for: the files do not belong together"
+    )]
+    TensorUnexpected {
+        /// The weight file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+    },
+    /// A tensor in a weight file has another shape than the configuration calls for.
+    #[error(
+        "`{path}`: tensor `{name}` has shape {found:?}, config.json calls for {expected:?}: the files do not belong together"
+    )]
+    TensorShape {
+        /// The weight file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Shape asked for by the configuration.
+        expected: Vec<usize>,
+        /// Shape found.
+        found: Vec<usize>,
+    },
+    /// A tensor has an element type that is not read.
+    #[error(
+        "`{path}`: tensor `{name}` has elements of type `{found}`; convert the checkpoint to `F32`, `BF16` or `F16`"
+    )]
+    TensorType {
+        /// The weight file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// The element type in the spelling of the file.
+        found: String,
+    },
+    /// A tensor is in two weight files.
+    #[error("tensor `{name}` is in both `{first}` and `{second}`: keep it in the file that the index names")]
+    TensorDuplicate {
+        /// The tensor.
+        name: String,
+        /// One file.
+        first: PathBuf,
+        /// The other file.
+        second: PathBuf,
+    },
+    /// A weight is NaN or infinite.
+    #[error(
+        "`{path}`: tensor `{name}` holds `{value}` at element {element}: the model is damaged or has diverged"
+    )]
+    TensorNonFinite {
+        /// The weight file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Position in row-major order.
+        element: usize,
+        /// The value.
+        value: f32,
+    },
+    /// Something is already where a model directory was to be written.
+    #[error("`{path}` already exists: remove it or choose another name")]
+    AlreadyExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A `tokenizer.json` cannot be used.
+    #[error("the tokenizer cannot be used: {problem}")]
+    Tokenizer {
+        /// What is wrong.
+        problem: String,
+    },
+    /// A tokenizer cannot be trained as asked.
+    #[error(
+        "a byte-level vocabulary of `{asked}` is too small: 256 bytes and {special} special tokens need at least `{least}`"
+    )]
+    VocabularyTooSmall {
+        /// Size asked for.
+        asked: usize,
+        /// Number of special tokens.
+        special: usize,
+        /// Smallest size that works.
+        least: usize,
+    },
+    /// A chat template cannot be compiled, fails, or refuses the conversation.
+    #[error("chat template: {problem}")]
+    ChatTemplate {
+        /// What the template engine, or the template itself, says.
+        problem: String,
+    },
+    /// The texts of a conversation changed which control tokens the chat template writes.
+    #[error(
+        "chat template: the texts of the messages change the control tokens around them, so the roles cannot be told apart safely"
+    )]
+    ControlTokensFromText,
+    /// No turn format can be read off a chat template.
+    #[error("chat template: {problem}; conversations of this model cannot be built turn by turn")]
+    TurnFormat {
+        /// What is in the way.
+        problem: String,
     },
     /// Parameters do not have the names or shapes which the configuration calls for.
     #[error(
@@ -122,17 +274,13 @@ pub enum ModelError {
         /// What would be accepted.
         allowed: &'static str,
     },
-    /// A sequence state was made by a decoder of another shape.
+    /// A sequence state's cache was made with other weights than the decoder has now.
     #[error(
-        "{owner}: the sequence state has {found} layers of cached keys and values, the decoder has {expected}: start from `SequenceState::new` of this decoder"
+        "{owner}: the sequence state was made with other weights: after an update start again from `SequenceState::new` and read the tokens anew"
     )]
-    ForeignState {
+    StaleState {
         /// Which request.
         owner: String,
-        /// Layers of the decoder.
-        expected: usize,
-        /// Layers of the state.
-        found: usize,
     },
     /// Saved optimiser state does not fit the parameters.
     #[error("optimiser state: {problem}: the checkpoint belongs to another model")]

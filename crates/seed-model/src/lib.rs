@@ -3,8 +3,29 @@
 //! One forward pass serves generation, scoring and training, so a token's log-prob has the same bits wherever it is
 //! computed. Not for: losses, advantages or anything that knows of tasks; those are other crates'.
 
+mod backward;
 pub mod config;
+pub mod decoder;
+pub mod engine;
 pub mod error;
+pub mod gradients;
+mod layer;
+pub mod optimiser;
+mod pack;
 pub mod parameters;
+pub mod sampler;
+pub mod schedule;
+pub mod sequence;
+pub mod sequence_state;
+pub mod training;
+mod weights;
 
+pub use decoder::Decoder;
+pub use engine::{Engine, EngineOptions, FinishReason, GenerateRequest, Generation};
 pub use error::ModelError;
+pub use gradients::Gradients;
+pub use optimiser::{AdamW, AdamWOptions, StepOutcome};
+pub use sampler::Sampling;
+pub use schedule::{Decay, Schedule};
+pub use sequence::{ScoreGradients, Scores, TokenSequence};
+pub use sequence_state::SequenceState;

@@ -1,0 +1,498 @@
+//! The decoder: parameters, their packed copies, and scoring.
+//!
+//! Not for: gradients (`training`), generation ([`crate::engine`]) or the numerics of a layer (`layer`).
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use seed_kernels::attention::{AttentionShape, KeyValueCache};
+use seed_kernels::embedding::gather;
+use seed_kernels::head::token_log_probs;
+use seed_kernels::matmul::matmul;
+use seed_kernels::norm::rms_norm;
+use seed_kernels::rotary::RotaryTable;
+
+use crate::config::DecoderConfig;
+use crate::error::ModelError;
+use crate::layer::{LayerActivations, LayerContext, LayerScratch, forward, sized};
+use crate::pack::Pack;
+use crate::parameters::Parameters;
+use crate::sequence::{Scores, TokenSequence, validate_tokens};
+use crate::weights::{Direction, Layout, PackedWeights};
+
+/// Tokens processed together unless [`Decoder::with_pack_tokens`] says otherwise: enough rows for the matrix products,
+/// few enough for the activations of a pack to stay small.
+const PACK_TOKENS: usize = 2048;
+
+/// Rotary positions tabulated at first; the table doubles when a longer sequence comes.
+const FIRST_POSITIONS: usize = 1024;
+
+/// Source of [`Decoder::version`]s.
+static VERSIONS: AtomicU64 = AtomicU64::new(0);
+
+/// A causal decoder of the Llama family with its parameters.
+///
+/// All results are exact functions of parameters and tokens: the bits do not depend on threads, on the other
+/// sequences of a call, or on [`Decoder::with_pack_tokens`]. A clone shares the weights until one of the two is
+/// updated.
+pub struct Decoder {
+    config: Arc<DecoderConfig>,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) shape: AttentionShape,
+    parameters: Arc<Parameters>,
+    packed: Arc<PackedWeights>,
+    /// Packed for the backward direction on the first gradient: reference copies never need it.
+    transposed: OnceLock<Arc<PackedWeights>>,
+    rotary: RwLock<Arc<RotaryTable>>,
+    pack_tokens: usize,
+    version: u64,
+}
+
+/// Buffers of the forward pass, to be reused between packs.
+#[derive(Default)]
+pub(crate) struct Workspace {
+    /// Residual stream, `[rows, hidden_size]`; after [`Decoder::run_layers`] that before the final norm.
+    pub(crate) hidden: Vec<f32>,
+    pub(crate) activations: LayerActivations,
+    pub(crate) scratch: LayerScratch,
+}
+
+/// The rows of a pack from which tokens are predicted, and what the output matrix makes of them.
+#[derive(Default)]
+pub(crate) struct ScoredRows {
+    /// Rows of the pack, increasing.
+    pub(crate) rows: Vec<usize>,
+    /// The token each row is to predict.
+    pub(crate) targets: Vec<u32>,
+    /// Residual stream at these rows, before and after the final norm.
+    pub(crate) hidden: Vec<f32>,
+    pub(crate) normed: Vec<f32>,
+    log_probs: Vec<f32>,
+    entropies: Vec<f32>,
+}
+
+/// How messages call the sequence at `index` of a call's list.
+pub(crate) fn sequence_name(index: usize) -> String {
+    format!("sequence {index}")
+}
+
+impl Decoder {
+    /// A decoder with these parameters.
+    ///
+    /// # Errors
+    /// Where the configuration is not valid or the parameters do not fit it.
+    pub fn new(config: DecoderConfig, parameters: Parameters) -> Result<Self, ModelError> {
+        config.validate()?;
+        let layout = Layout::new(&config)?;
+        let shapes = config.parameter_shapes();
+        for (index, (name, expected)) in shapes.iter().enumerate() {
+            let found = parameters
+                .index_of(name)
+                .ok_or_else(|| ModelError::ParameterMissing { name: name.clone() })?;
+            if found != index || parameters.shape(found) != expected {
+                return Err(ModelError::ParameterShape {
+                    name: name.clone(),
+                    expected: expected.clone(),
+                    found: parameters.shape(found).to_vec(),
+                });
+            }
+        }
+        let (frequencies, attention_scaling) = config.inverse_frequencies();
+        let positions = FIRST_POSITIONS.min(config.max_positions);
+        Ok(Self {
+            shape: AttentionShape {
+                query_heads: config.query_heads,
+                key_value_heads: config.key_value_heads,
+                head_dim: config.head_dim,
+                scale: (1.0 / (config.head_dim as f64).sqrt()) as f32,
+            },
+            packed: Arc::new(PackedWeights::new(&layout, &parameters, Direction::Forward)),
+            transposed: OnceLock::new(),
+            rotary: RwLock::new(Arc::new(RotaryTable::new(
+                &frequencies,
+                attention_scaling,
+                positions,
+            ))),
+            config: Arc::new(config),
+            layout: Arc::new(layout),
+            parameters: Arc::new(parameters),
+            pack_tokens: PACK_TOKENS,
+            version: next_version(),
+        })
+    }
+
+    /// Bounds the tokens processed together, and with them the memory of activations. A longer sequence is processed
+    /// alone. Results do not depend on it.
+    #[must_use]
+    pub fn with_pack_tokens(mut self, tokens: usize) -> Self {
+        self.pack_tokens = tokens.max(1);
+        self
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// The parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Identifies the weights within this process: it differs from that of all other decoders and of this one before
+    /// its last [`Decoder::update`], except for clones, which share it until updated.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Changes the parameters, then packs them again.
+    pub fn update<R>(&mut self, change: impl FnOnce(&mut Parameters) -> R) -> R {
+        let parameters = Arc::make_mut(&mut self.parameters);
+        let result = change(parameters);
+        refresh(&mut self.packed, &self.layout, parameters, Direction::Forward);
+        if let Some(transposed) = self.transposed.get_mut() {
+            refresh(transposed, &self.layout, parameters, Direction::Backward);
+        }
+        self.version = next_version();
+        result
+    }
+
+    /// Log-prob and entropy of every scored token under `softmax(logits / temperature)`, sequence by sequence.
+    ///
+    /// # Errors
+    /// Where a sequence or the temperature is not valid, or a score is not finite.
+    pub fn score(
+        &self,
+        sequences: &[TokenSequence<'_>],
+        temperature: f32,
+    ) -> Result<Vec<Scores>, ModelError> {
+        self.validate(sequences, temperature)?;
+        let mut workspace = Workspace::default();
+        let mut scored = ScoredRows::default();
+        let mut pack = Pack::default();
+        let mut scores = Vec::with_capacity(sequences.len());
+        for range in self.packs(sequences) {
+            self.fill(&mut pack, &mut scored, &sequences[range.clone()]);
+            // One cache per sequence serves all layers in turn.
+            let mut caches: Vec<KeyValueCache> = pack
+                .segments
+                .iter()
+                .map(|segment| KeyValueCache::new(&self.shape, segment.rows.len()))
+                .collect();
+            let mut slots: Vec<&mut [KeyValueCache]> = caches.iter_mut().map(std::slice::from_mut).collect();
+            self.run_layers(&pack, &mut slots, Slots::Shared, &mut workspace);
+            scores.extend(self.score_rows(&workspace.hidden, &mut scored, sequences, range, temperature)?);
+        }
+        Ok(scores)
+    }
+
+    /// Logits after every token, `[tokens.len(), vocabulary_size]`. For tests and small tools.
+    ///
+    /// # Errors
+    /// Where the tokens are not valid.
+    pub fn logits(&self, tokens: &[u32]) -> Result<Vec<f32>, ModelError> {
+        let sequence = TokenSequence { tokens, scored: &[] };
+        self.validate(&[sequence], 1.0)?;
+        let mut pack = Pack::default();
+        pack.push(tokens, 0);
+        let mut workspace = Workspace::default();
+        let mut caches: Vec<KeyValueCache> = pack
+            .segments
+            .iter()
+            .map(|segment| KeyValueCache::new(&self.shape, segment.rows.len()))
+            .collect();
+        let mut slots: Vec<&mut [KeyValueCache]> = caches.iter_mut().map(std::slice::from_mut).collect();
+        self.run_layers(&pack, &mut slots, Slots::Shared, &mut workspace);
+        let mut normed = Vec::new();
+        let mut logits = Vec::new();
+        self.head_logits(&workspace.hidden, tokens.len(), &mut normed, &mut logits);
+        Ok(logits)
+    }
+
+    /// Checks everything about a list of sequences that can be wrong before work begins.
+    pub(crate) fn validate(
+        &self,
+        sequences: &[TokenSequence<'_>],
+        temperature: f32,
+    ) -> Result<(), ModelError> {
+        if !(temperature.is_finite() && temperature > 0.0) {
+            return Err(ModelError::Setting {
+                owner: "scoring".to_owned(),
+                setting: "temperature",
+                value: temperature.to_string(),
+                allowed: "a positive number",
+            });
+        }
+        let (vocabulary_size, maximum) = (self.config.vocabulary_size, self.config.max_positions);
+        for (index, sequence) in sequences.iter().enumerate() {
+            sequence.validate(&|| sequence_name(index), vocabulary_size, maximum)?;
+        }
+        Ok(())
+    }
+
+    /// Consecutive sequences which fit together into a pack.
+    pub(crate) fn packs(&self, sequences: &[TokenSequence<'_>]) -> Vec<Range<usize>> {
+        let mut packs = Vec::new();
+        let (mut start, mut rows) = (0, 0);
+        for (index, sequence) in sequences.iter().enumerate() {
+            if rows > 0 && rows + sequence.rows() > self.pack_tokens {
+                packs.push(start..index);
+                (start, rows) = (index, 0);
+            }
+            rows += sequence.rows();
+        }
+        if start < sequences.len() {
+            packs.push(start..sequences.len());
+        }
+        packs
+    }
+
+    /// Lays the sequences end to end, each up to its last scored token.
+    pub(crate) fn fill(&self, pack: &mut Pack, scored: &mut ScoredRows, sequences: &[TokenSequence<'_>]) {
+        pack.clear();
+        scored.rows.clear();
+        scored.targets.clear();
+        for sequence in sequences {
+            let start = pack.rows();
+            pack.push(&sequence.tokens[..sequence.rows()], 0);
+            for &position in sequence.scored {
+                scored.rows.push(start + position as usize - 1);
+                scored.targets.push(sequence.tokens[position as usize]);
+            }
+        }
+    }
+
+    /// Final norm, output matrix and log-soft-max at the scored rows of `hidden`; one [`Scores`] for each sequence in
+    /// `range`, whose pack this is.
+    pub(crate) fn score_rows(
+        &self,
+        hidden: &[f32],
+        scored: &mut ScoredRows,
+        sequences: &[TokenSequence<'_>],
+        range: Range<usize>,
+        temperature: f32,
+    ) -> Result<Vec<Scores>, ModelError> {
+        let width = self.config.hidden_size;
+        let count = scored.rows.len();
+        scored.hidden.clear();
+        for &row in &scored.rows {
+            scored
+                .hidden
+                .extend_from_slice(&hidden[row * width..(row + 1) * width]);
+        }
+        let normed = sized(&mut scored.normed, count * width);
+        rms_norm(
+            &scored.hidden,
+            count,
+            self.final_norm(),
+            self.config.rms_norm_epsilon,
+            normed,
+        );
+        let log_probs = sized(&mut scored.log_probs, count);
+        let entropies = sized(&mut scored.entropies, count);
+        token_log_probs(
+            normed,
+            count,
+            &self.packed.head,
+            &scored.targets,
+            temperature,
+            log_probs,
+            entropies,
+        );
+        let mut start = 0;
+        range
+            .map(|index| {
+                let positions = sequences[index].scored;
+                let rows = start..start + positions.len();
+                start = rows.end;
+                let scores = Scores {
+                    log_probs: log_probs[rows.clone()].to_vec(),
+                    entropies: entropies[rows].to_vec(),
+                };
+                for (quantity, values) in [("log-prob", &scores.log_probs), ("entropy", &scores.entropies)] {
+                    if let Some((&value, &position)) =
+                        values.iter().zip(positions).find(|(value, _)| !value.is_finite())
+                    {
+                        return Err(ModelError::NonFinite {
+                            owner: sequence_name(index),
+                            quantity,
+                            position: position as usize,
+                            value,
+                        });
+                    }
+                }
+                Ok(scores)
+            })
+            .collect()
+    }
+
+    /// Logits of `rows` rows of the residual stream, `[rows, vocabulary_size]`.
+    pub(crate) fn head_logits(
+        &self,
+        hidden: &[f32],
+        rows: usize,
+        normed: &mut Vec<f32>,
+        logits: &mut Vec<f32>,
+    ) {
+        let normed = sized(normed, rows * self.config.hidden_size);
+        rms_norm(
+            hidden,
+            rows,
+            self.final_norm(),
+            self.config.rms_norm_epsilon,
+            normed,
+        );
+        let logits = sized(logits, rows * self.config.vocabulary_size);
+        matmul(normed, rows, &self.packed.head, logits, false);
+    }
+
+    /// Embeds the pack's tokens into `workspace.hidden` and runs all layers on it, keeping nothing for a backward
+    /// pass. `caches[s]` are those of segment `s`.
+    pub(crate) fn run_layers(
+        &self,
+        pack: &Pack,
+        caches: &mut [&mut [KeyValueCache]],
+        slots: Slots,
+        workspace: &mut Workspace,
+    ) {
+        self.embed(pack, &mut workspace.hidden);
+        let rotary = self.rotary(pack.positions_needed());
+        for layer in 0..self.config.layers {
+            forward(
+                &self.layer_context(layer, &rotary, pack),
+                &mut workspace.hidden,
+                caches,
+                slots.of(layer),
+                &mut workspace.activations,
+                &mut workspace.scratch,
+                false,
+            );
+        }
+    }
+
+    /// Embeddings of the pack's tokens.
+    pub(crate) fn embed(&self, pack: &Pack, hidden: &mut Vec<f32>) {
+        let width = self.config.hidden_size;
+        let table = self.parameters.get(self.layout.embedding);
+        gather(table, width, &pack.tokens, sized(hidden, pack.rows() * width));
+    }
+
+    pub(crate) fn layer_context<'a>(
+        &'a self,
+        layer: usize,
+        rotary: &'a RotaryTable,
+        pack: &'a Pack,
+    ) -> LayerContext<'a> {
+        LayerContext {
+            shape: &self.shape,
+            epsilon: self.config.rms_norm_epsilon,
+            hidden_size: self.config.hidden_size,
+            intermediate_size: self.config.intermediate_size,
+            parameters: &self.parameters,
+            layout: &self.layout.layers[layer],
+            packed: &self.packed.layers[layer],
+            rotary,
+            pack,
+        }
+    }
+
+    /// A rotary table of at least this many positions.
+    pub(crate) fn rotary(&self, positions: usize) -> Arc<RotaryTable> {
+        // The table is replaced whole, so a panic elsewhere cannot have left it half-made.
+        let table = Arc::clone(&self.rotary.read().unwrap_or_else(PoisonError::into_inner));
+        if table.positions() >= positions {
+            return table;
+        }
+        let mut longer = RotaryTable::clone(&table);
+        longer.ensure(positions.next_power_of_two().min(self.config.max_positions));
+        let table = Arc::new(longer);
+        *self.rotary.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&table);
+        table
+    }
+
+    pub(crate) fn final_norm(&self) -> &[f32] {
+        self.parameters.get(self.layout.final_norm)
+    }
+
+    pub(crate) fn packed(&self) -> &PackedWeights {
+        &self.packed
+    }
+
+    /// The matrices packed for the backward direction.
+    pub(crate) fn transposed(&self) -> &PackedWeights {
+        self.transposed.get_or_init(|| {
+            Arc::new(PackedWeights::new(
+                &self.layout,
+                &self.parameters,
+                Direction::Backward,
+            ))
+        })
+    }
+
+    /// Checks ids which stand at `first_position..` of what `owner` names.
+    pub(crate) fn validate_tokens(
+        &self,
+        tokens: &[u32],
+        first_position: usize,
+        owner: &dyn Fn() -> String,
+    ) -> Result<(), ModelError> {
+        validate_tokens(tokens, first_position, owner, self.config.vocabulary_size)
+    }
+}
+
+impl Clone for Decoder {
+    fn clone(&self) -> Self {
+        Self {
+            config: Arc::clone(&self.config),
+            layout: Arc::clone(&self.layout),
+            shape: self.shape.clone(),
+            parameters: Arc::clone(&self.parameters),
+            packed: Arc::clone(&self.packed),
+            transposed: self.transposed.clone(),
+            rotary: RwLock::new(self.rotary(0)),
+            pack_tokens: self.pack_tokens,
+            version: self.version,
+        }
+    }
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Decoder")
+            .field("config", &self.config)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which of a segment's caches a layer uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slots {
+    /// Each its own.
+    PerLayer,
+    /// All the same, overwritten by each.
+    Shared,
+}
+
+impl Slots {
+    pub(crate) fn of(self, layer: usize) -> usize {
+        match self {
+            Self::PerLayer => layer,
+            Self::Shared => 0,
+        }
+    }
+}
+
+fn next_version() -> u64 {
+    VERSIONS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Packs changed parameters in place, or anew where a clone still uses the old ones.
+fn refresh(packed: &mut Arc<PackedWeights>, layout: &Layout, parameters: &Parameters, direction: Direction) {
+    match Arc::get_mut(packed) {
+        Some(packed) => packed.refresh(layout, parameters),
+        None => *packed = Arc::new(PackedWeights::new(layout, parameters, direction)),
+    }
+}

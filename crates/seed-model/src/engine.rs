@@ -1,0 +1,449 @@
+//! Generation with continuous batching.
+//!
+//! Requests wait in a queue; every step admits as many as there is room for, reads a bounded number of prompt tokens,
+//! decodes one token for each sequence that has been read, and lets the finished go at once. What a request
+//! receives does not depend on what else is in the batch, on [`EngineOptions`] or on threads.
+//!
+//! Not for: turns, chat formats or environments; a request is token ids in, token ids out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use seed_kernels::attention::KeyValueCache;
+use seed_random::RandomKey;
+
+use crate::decoder::{Decoder, Slots, Workspace};
+use crate::error::ModelError;
+use crate::pack::Pack;
+use crate::sampler::{Sampled, Sampling, sample};
+use crate::sequence_state::SequenceState;
+
+/// Bounds of the work done at a time. Results do not depend on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Most sequences in progress at once; each holds a cache.
+    pub max_active: usize,
+    /// Most prompt tokens read in one step, over all sequences.
+    pub prefill_chunk: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            max_active: 64,
+            prefill_chunk: 1024,
+        }
+    }
+}
+
+/// One response to be generated.
+#[derive(Clone, Debug)]
+pub struct GenerateRequest {
+    /// The caller's name for it, repeated in the result and in messages.
+    pub id: u64,
+    /// The sequence so far.
+    pub state: SequenceState,
+    /// Tokens to read before generating.
+    pub append: Vec<u32>,
+    /// Most tokens to generate.
+    pub max_new_tokens: usize,
+    /// Most tokens of the whole sequence; the model's context bounds it too.
+    pub max_length: usize,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// Tokens which end the response.
+    pub stop: Arc<[u32]>,
+    /// Token `i` of the response is drawn with `key.uniform(i)`.
+    pub key: RandomKey,
+}
+
+/// Why a response ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FinishReason {
+    /// A stop token was sampled; it is the last of the response.
+    Stop,
+    /// [`GenerateRequest::max_new_tokens`] were generated.
+    Length,
+    /// The sequence has [`GenerateRequest::max_length`] tokens or fills the model's context.
+    Context,
+}
+
+/// A finished response.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    /// The request's.
+    pub id: u64,
+    /// The sequence with the response at its end, ready for the next turn.
+    pub state: SequenceState,
+    /// The response, the stop token included if one was sampled.
+    pub token_ids: Vec<u32>,
+    /// Log-prob of each under the full distribution at [`Sampling::scoring_temperature`], with the bits which
+    /// [`Decoder::score`] gives at that temperature.
+    pub log_probs: Vec<f32>,
+    /// Log of the probability mass which top-k and top-p kept at each token, 0 without them: the log-prob under the
+    /// distribution drawn from is `log_probs[i] - kept_log_masses[i]`.
+    pub kept_log_masses: Vec<f32>,
+    /// Why it ended.
+    pub finish: FinishReason,
+}
+
+/// A request in progress.
+struct Active {
+    ticket: u64,
+    request: GenerateRequest,
+    token_ids: Vec<u32>,
+    log_probs: Vec<f32>,
+    kept_log_masses: Vec<f32>,
+}
+
+impl Active {
+    /// Tokens that have not been read.
+    fn unread(&self) -> usize {
+        self.request.state.len() - self.request.state.cached()
+    }
+
+    /// Why nothing more is to be generated, if so.
+    fn finish(&self, max_positions: usize) -> Option<FinishReason> {
+        let request = &self.request;
+        if self
+            .token_ids
+            .last()
+            .is_some_and(|token| request.stop.contains(token))
+        {
+            Some(FinishReason::Stop)
+        } else if self.token_ids.len() >= request.max_new_tokens {
+            Some(FinishReason::Length)
+        } else if request.state.len() >= request.max_length.min(max_positions) {
+            Some(FinishReason::Context)
+        } else {
+            None
+        }
+    }
+
+    fn into_generation(self, finish: FinishReason) -> Generation {
+        Generation {
+            id: self.request.id,
+            state: self.request.state,
+            token_ids: self.token_ids,
+            log_probs: self.log_probs,
+            kept_log_masses: self.kept_log_masses,
+            finish,
+        }
+    }
+}
+
+/// Generates responses with one decoder.
+pub struct Engine<'a> {
+    decoder: &'a Decoder,
+    options: EngineOptions,
+    queue: VecDeque<Active>,
+    active: Vec<Active>,
+    /// Finished, with their tickets, but not yet handed out.
+    finished: Vec<(u64, Generation)>,
+    next_ticket: u64,
+    pack: Pack,
+    workspace: Workspace,
+    last_hidden: Vec<f32>,
+    normed: Vec<f32>,
+    logits: Vec<f32>,
+}
+
+fn request_name(id: u64) -> String {
+    format!("request `{id}`")
+}
+
+impl<'a> Engine<'a> {
+    /// An idle engine.
+    pub fn new(decoder: &'a Decoder, options: EngineOptions) -> Self {
+        Self {
+            decoder,
+            options: EngineOptions {
+                max_active: options.max_active.max(1),
+                prefill_chunk: options.prefill_chunk.max(1),
+            },
+            queue: VecDeque::new(),
+            active: Vec::new(),
+            finished: Vec::new(),
+            next_ticket: 0,
+            pack: Pack::default(),
+            workspace: Workspace::default(),
+            last_hidden: Vec::new(),
+            normed: Vec::new(),
+            logits: Vec::new(),
+        }
+    }
+
+    /// The decoder.
+    pub fn decoder(&self) -> &'a Decoder {
+        self.decoder
+    }
+
+    /// Whether no request waits, is in progress or is finished but not handed out.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.active.is_empty() && self.finished.is_empty()
+    }
+
+    /// Puts a request into the queue.
+    ///
+    /// # Errors
+    /// Where it has no token to condition on, an id outside the vocabulary or a setting out of range, or where its
+    /// state was made with other weights.
+    pub fn submit(&mut self, request: GenerateRequest) -> Result<(), ModelError> {
+        let active = self.accept(request)?;
+        self.queue.push_back(active);
+        Ok(())
+    }
+
+    /// Admits, reads, and decodes one token for every sequence that has been read; returns the finished, in the order
+    /// of their admission.
+    ///
+    /// # Errors
+    /// [`ModelError::NonFinite`] where a request's logits are not finite. That request is dropped, all others stay
+    /// and can go on.
+    pub fn step(&mut self) -> Result<Vec<Generation>, ModelError> {
+        self.advance()?;
+        Ok(self
+            .finished
+            .drain(..)
+            .map(|(_, generation)| generation)
+            .collect())
+    }
+
+    /// Generates all responses and returns them in the order of the requests. Requests submitted earlier go on
+    /// meanwhile and are handed out by the next [`Engine::step`].
+    ///
+    /// # Errors
+    /// As [`Engine::submit`] and [`Engine::step`]; the rest of these requests are then dropped.
+    pub fn run(&mut self, requests: Vec<GenerateRequest>) -> Result<Vec<Generation>, ModelError> {
+        let first = self.next_ticket;
+        let result = self.run_from(first, requests);
+        if result.is_err() {
+            self.queue.retain(|active| active.ticket < first);
+            self.active.retain(|active| active.ticket < first);
+            self.finished.retain(|(ticket, _)| *ticket < first);
+        }
+        result
+    }
+
+    fn run_from(
+        &mut self,
+        first: u64,
+        requests: Vec<GenerateRequest>,
+    ) -> Result<Vec<Generation>, ModelError> {
+        let mut generations: Vec<(u64, Generation)> = Vec::with_capacity(requests.len());
+        let expected = requests.len();
+        for request in requests {
+            self.submit(request)?;
+        }
+        while generations.len() < expected {
+            self.advance()?;
+            let (ours, others) = std::mem::take(&mut self.finished)
+                .into_iter()
+                .partition(|(ticket, _)| *ticket >= first);
+            generations.extend::<Vec<_>>(ours);
+            self.finished = others;
+        }
+        generations.sort_by_key(|(ticket, _)| *ticket);
+        Ok(generations
+            .into_iter()
+            .map(|(_, generation)| generation)
+            .collect())
+    }
+
+    /// Appends tokens to a state and reads them now, for instance a prefix which many requests then fork.
+    ///
+    /// # Errors
+    /// Where an id is outside the vocabulary, the sequence exceeds the model's context, or the state was made with
+    /// other weights.
+    pub fn prefill(&mut self, mut state: SequenceState, tokens: &[u32]) -> Result<SequenceState, ModelError> {
+        let owner = || "prefill".to_owned();
+        self.check_state(&state, &owner)?;
+        self.decoder.validate_tokens(tokens, state.len(), &owner)?;
+        let (length, maximum) = (state.len() + tokens.len(), self.decoder.config().max_positions);
+        if length > maximum {
+            return Err(ModelError::TooLong {
+                owner: owner(),
+                length,
+                maximum,
+            });
+        }
+        state.tokens.extend_from_slice(tokens);
+        while state.cached() < state.len() {
+            let start = state.cached();
+            let end = state.len().min(start + self.options.prefill_chunk);
+            self.pack.clear();
+            self.pack.push(&state.tokens[start..end], start);
+            self.decoder.run_layers(
+                &self.pack,
+                &mut [state.caches.as_mut_slice()],
+                Slots::PerLayer,
+                &mut self.workspace,
+            );
+        }
+        Ok(state)
+    }
+
+    /// Checks a request and gives it a ticket.
+    fn accept(&mut self, mut request: GenerateRequest) -> Result<Active, ModelError> {
+        let id = request.id;
+        let owner = || request_name(id);
+        self.check_state(&request.state, &owner)?;
+        request.sampling.validate(&owner)?;
+        self.decoder
+            .validate_tokens(&request.append, request.state.len(), &owner)?;
+        let append = std::mem::take(&mut request.append);
+        request.state.tokens.extend_from_slice(&append);
+        if request.state.is_empty() {
+            return Err(ModelError::Empty { owner: owner() });
+        }
+        // The logits after the last token are needed, so that one has to be read here even if it was before.
+        request.state.truncate_cache(request.state.len() - 1);
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        Ok(Active {
+            ticket,
+            token_ids: Vec::new(),
+            log_probs: Vec::new(),
+            kept_log_masses: Vec::new(),
+            request,
+        })
+    }
+
+    fn check_state(&self, state: &SequenceState, owner: &dyn Fn() -> String) -> Result<(), ModelError> {
+        if state.version == self.decoder.version() {
+            Ok(())
+        } else {
+            Err(ModelError::StaleState { owner: owner() })
+        }
+    }
+
+    /// One step; what finishes goes to `self.finished`.
+    fn advance(&mut self) -> Result<(), ModelError> {
+        let max_positions = self.decoder.config().max_positions;
+        while self.active.len() < self.options.max_active {
+            let Some(active) = self.queue.pop_front() else {
+                break;
+            };
+            match active.finish(max_positions) {
+                Some(finish) => self
+                    .finished
+                    .push((active.ticket, active.into_generation(finish))),
+                None => self.active.push(active),
+            }
+        }
+        let reached = self.read();
+        if reached.is_empty() {
+            return Ok(());
+        }
+        let failure = self.choose(&reached);
+        for active in std::mem::take(&mut self.active) {
+            if failure
+                .as_ref()
+                .is_some_and(|(ticket, _)| *ticket == active.ticket)
+            {
+                continue;
+            }
+            match active.finish(max_positions) {
+                Some(finish) => self
+                    .finished
+                    .push((active.ticket, active.into_generation(finish))),
+                None => self.active.push(active),
+            }
+        }
+        failure.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Reads one token of each sequence in decoding and up to `prefill_chunk` prompt tokens. Returns, for each
+    /// sequence read to its end, its index among the active and the row of its last token in the pack.
+    fn read(&mut self) -> Vec<(usize, usize)> {
+        let mut budget = self.options.prefill_chunk;
+        let mut reached = Vec::with_capacity(self.active.len());
+        let mut caches: Vec<&mut [KeyValueCache]> = Vec::with_capacity(self.active.len());
+        self.pack.clear();
+        for (index, active) in self.active.iter_mut().enumerate() {
+            let unread = active.unread();
+            let count = if active.token_ids.is_empty() {
+                let count = unread.min(budget);
+                budget -= count;
+                count
+            } else {
+                unread
+            };
+            if count == 0 {
+                continue;
+            }
+            let state = &mut active.request.state;
+            let start = state.cached();
+            self.pack.push(&state.tokens[start..start + count], start);
+            caches.push(&mut state.caches);
+            if count == unread {
+                reached.push((index, self.pack.rows() - 1));
+            }
+        }
+        if !caches.is_empty() {
+            self.decoder
+                .run_layers(&self.pack, &mut caches, Slots::PerLayer, &mut self.workspace);
+        }
+        reached
+    }
+
+    /// Chooses the next token of the sequences in `reached`. Returns the ticket of the first whose logits are not
+    /// finite, with the error; the others have their tokens.
+    fn choose(&mut self, reached: &[(usize, usize)]) -> Option<(u64, ModelError)> {
+        let config = self.decoder.config();
+        let width = config.hidden_size;
+        self.last_hidden.clear();
+        for &(_, row) in reached {
+            self.last_hidden
+                .extend_from_slice(&self.workspace.hidden[row * width..(row + 1) * width]);
+        }
+        self.decoder.head_logits(
+            &self.last_hidden,
+            reached.len(),
+            &mut self.normed,
+            &mut self.logits,
+        );
+        let active = &self.active;
+        let sampled: Vec<Result<Sampled, f32>> = self
+            .logits
+            .par_chunks_exact(config.vocabulary_size)
+            .zip(reached)
+            .map(|(logits, &(index, _))| {
+                if let Some(&value) = logits.iter().find(|logit| !logit.is_finite()) {
+                    return Err(value);
+                }
+                let active = &active[index];
+                let uniform = active.request.key.uniform(active.token_ids.len() as u64);
+                Ok(sample(logits, &active.request.sampling, uniform))
+            })
+            .collect();
+        let mut failure = None;
+        for (&(index, _), sampled) in reached.iter().zip(sampled) {
+            let active = &mut self.active[index];
+            match sampled {
+                Ok(sampled) => {
+                    active.token_ids.push(sampled.token);
+                    active.log_probs.push(sampled.log_prob);
+                    active.kept_log_masses.push(sampled.kept_log_mass);
+                    active.request.state.tokens.push(sampled.token);
+                }
+                // A second failing request meets its error in the next step: it has read all but chosen nothing.
+                Err(_) if failure.is_some() => active
+                    .request
+                    .state
+                    .truncate_cache(active.request.state.len() - 1),
+                Err(value) => {
+                    let error = ModelError::NonFinite {
+                        owner: request_name(active.request.id),
+                        quantity: "a logit",
+                        position: active.request.state.len(),
+                        value,
+                    };
+                    failure = Some((active.ticket, error));
+                }
+            }
+        }
+        failure
+    }
+}

@@ -1,0 +1,120 @@
+//! Gradients of all parameters, and their clipping by global norm.
+//!
+//! Not for: computing them; see [`crate::Decoder::accumulate_gradient`].
+
+use std::collections::BTreeMap;
+
+use seed_kernels::embedding::scatter_add;
+use seed_kernels::optimiser::{scale, squared_norm};
+
+use crate::config::DecoderConfig;
+use crate::parameters::Parameters;
+
+/// Derivatives of a loss with respect to every parameter.
+///
+/// Where the output matrix is the embedding itself, the share which comes in through the embedded tokens is kept
+/// apart by token and added on the first reading, so that the order of additions does not depend on how the
+/// sequences were split over calls. That is why readers take `&mut self`: read once all is accumulated.
+#[derive(Clone, Debug)]
+pub struct Gradients {
+    values: Parameters,
+    /// Derivatives with respect to embedded tokens, by token; only where output matrix and embedding are tied.
+    embedded: Option<BTreeMap<u32, Vec<f32>>>,
+    hidden_size: usize,
+}
+
+impl Gradients {
+    /// All zero.
+    pub fn zeros(config: &DecoderConfig) -> Self {
+        Self {
+            values: Parameters::zeros(config),
+            embedded: config.tied_embeddings.then(BTreeMap::new),
+            hidden_size: config.hidden_size,
+        }
+    }
+
+    /// Back to zero, keeping the memory.
+    pub fn clear(&mut self) {
+        self.values.flat_mut().fill(0.0);
+        if let Some(embedded) = &mut self.embedded {
+            embedded.clear();
+        }
+    }
+
+    /// The derivatives, each under the name and in the place of its parameter.
+    pub fn values(&mut self) -> &Parameters {
+        self.finish();
+        &self.values
+    }
+
+    /// Whether every derivative is a finite number.
+    pub fn is_finite(&mut self) -> bool {
+        self.first_non_finite().is_none()
+    }
+
+    /// Name of the first tensor with a derivative that is not a finite number.
+    pub fn first_non_finite(&mut self) -> Option<&str> {
+        self.values()
+            .iter()
+            .find(|tensor| !tensor.values.iter().all(|value| value.is_finite()))
+            .map(|tensor| tensor.name)
+    }
+
+    /// Euclidean norm over all parameters, summed in `f64` in a fixed order; not finite if any derivative is not.
+    pub fn global_norm(&mut self) -> f64 {
+        squared_norm(self.values().flat()).sqrt()
+    }
+
+    /// Multiplies every derivative by `factor`.
+    pub fn scale(&mut self, factor: f32) {
+        self.finish();
+        scale(self.values.flat_mut(), factor);
+    }
+
+    /// Scales the gradients down to a global norm of `maximum` where it is larger, as PyTorch's `clip_grad_norm_`
+    /// does (factor `maximum / (norm + 1e-6)`, at most 1), and returns the norm before. Gradients with a norm that is
+    /// not finite are left as they are.
+    pub fn clip(&mut self, maximum: f64) -> f64 {
+        let norm = self.global_norm();
+        let factor = maximum / (norm + 1e-6);
+        if norm.is_finite() && factor < 1.0 {
+            self.scale(factor as f32);
+        }
+        norm
+    }
+
+    /// The tensor at `index`, without the share kept apart.
+    pub(crate) fn get_mut(&mut self, index: usize) -> &mut [f32] {
+        self.values.get_mut(index)
+    }
+
+    /// Adds `derivative`, `[tokens, hidden_size]`, to the rows of `tokens` of the embedding, which is tensor `index`.
+    pub(crate) fn add_embedded(&mut self, index: usize, tokens: &[u32], derivative: &[f32]) {
+        let Some(embedded) = &mut self.embedded else {
+            scatter_add(derivative, self.hidden_size, tokens, self.values.get_mut(index));
+            return;
+        };
+        for (&token, row) in tokens.iter().zip(derivative.chunks_exact(self.hidden_size)) {
+            let sum = embedded
+                .entry(token)
+                .or_insert_with(|| vec![0.0; self.hidden_size]);
+            for (sum, value) in sum.iter_mut().zip(row) {
+                *sum += value;
+            }
+        }
+    }
+
+    /// Adds the share kept apart to its tensor, which is the first in canonical order.
+    fn finish(&mut self) {
+        let Some(embedded) = &mut self.embedded else {
+            return;
+        };
+        let table = self.values.get_mut(0);
+        for (token, row) in std::mem::take(embedded) {
+            let start = token as usize * self.hidden_size;
+            for (sum, value) in table[start..start + self.hidden_size].iter_mut().zip(&row) {
+                *sum += value;
+            }
+        }
+    }
+}

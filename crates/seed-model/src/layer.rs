@@ -1,0 +1,235 @@
+//! Forward pass of one decoder layer over a pack of sequences.
+//!
+//! The one forward of this crate: scoring, training and generation all come through [`forward`]. Every row's result
+//! depends on its own sequence alone, never on what else is in the pack or on how a sequence was cut into calls.
+//! Not for: the embedding, the final norm and the output matrix, which belong to the decoder.
+
+use rayon::prelude::*;
+use seed_kernels::attention::{AttentionShape, KeyValueCache, attention};
+use seed_kernels::matmul::{PackedMatrix, add_bias, matmul};
+use seed_kernels::norm::rms_norm;
+use seed_kernels::rotary::{RotaryTable, rotate};
+use seed_kernels::swiglu::swiglu;
+
+use crate::pack::Pack;
+use crate::parameters::Parameters;
+use crate::weights::{LayerLayout, Linear, PackedLayer};
+
+/// What one layer needs to know besides its inputs.
+pub(crate) struct LayerContext<'a> {
+    pub(crate) shape: &'a AttentionShape,
+    pub(crate) epsilon: f32,
+    pub(crate) hidden_size: usize,
+    pub(crate) intermediate_size: usize,
+    pub(crate) parameters: &'a Parameters,
+    pub(crate) layout: &'a LayerLayout,
+    pub(crate) packed: &'a PackedLayer,
+    pub(crate) rotary: &'a RotaryTable,
+    pub(crate) pack: &'a Pack,
+}
+
+impl LayerContext<'_> {
+    pub(crate) fn query_width(&self) -> usize {
+        self.shape.query_heads * self.shape.head_dim
+    }
+
+    pub(crate) fn key_width(&self) -> usize {
+        self.shape.key_value_heads * self.shape.head_dim
+    }
+}
+
+/// Values of the forward pass which the backward pass reads; keys and values are in the caches. All `[rows, width]`.
+#[derive(Default)]
+pub(crate) struct LayerActivations {
+    /// The residual stream before the layer.
+    pub(crate) input: Vec<f32>,
+    /// Queries and keys before their per-head norm, where there is one.
+    pub(crate) query_raw: Vec<f32>,
+    pub(crate) key_raw: Vec<f32>,
+    /// Rotated queries.
+    pub(crate) query: Vec<f32>,
+    /// Attention output before its projection.
+    pub(crate) attended: Vec<f32>,
+    pub(crate) log_sum_exp: Vec<f32>,
+    /// The residual stream between attention and MLP.
+    pub(crate) middle: Vec<f32>,
+    pub(crate) gate: Vec<f32>,
+    pub(crate) up: Vec<f32>,
+}
+
+/// Buffers whose content does not outlive a layer.
+#[derive(Default)]
+pub(crate) struct LayerScratch {
+    pub(crate) normed: Vec<f32>,
+    key: Vec<f32>,
+    value: Vec<f32>,
+    pub(crate) activated: Vec<f32>,
+}
+
+/// The buffer with exactly `length` elements, whose values are whatever was there.
+pub(crate) fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+    buffer.resize(length, 0.0);
+    buffer
+}
+
+/// Replaces the buffer's content.
+pub(crate) fn copy_into(buffer: &mut Vec<f32>, values: &[f32]) {
+    buffer.clear();
+    buffer.extend_from_slice(values);
+}
+
+fn linear(
+    x: &[f32],
+    rows: usize,
+    parameters: &Parameters,
+    layer: &Linear,
+    packed: &PackedMatrix,
+    out: &mut [f32],
+    accumulate: bool,
+) {
+    matmul(x, rows, packed, out, accumulate);
+    if let Some(bias) = layer.bias {
+        add_bias(out, rows, parameters.get(bias));
+    }
+}
+
+/// Runs one layer in place on `hidden`, `[rows, hidden_size]`.
+///
+/// `caches[s][slot]` holds the keys and values of segment `s` in this layer; it is cut to the segment's first
+/// position and the segment's own are appended, so that one slot can serve all layers when nothing is kept.
+/// With `keep`, `activations` holds afterwards all that the backward pass needs.
+pub(crate) fn forward(
+    context: &LayerContext<'_>,
+    hidden: &mut [f32],
+    caches: &mut [&mut [KeyValueCache]],
+    slot: usize,
+    activations: &mut LayerActivations,
+    scratch: &mut LayerScratch,
+    keep: bool,
+) {
+    let LayerContext {
+        shape,
+        epsilon,
+        parameters,
+        layout,
+        packed,
+        rotary,
+        pack,
+        ..
+    } = context;
+    let rows = pack.rows();
+    let (query_width, key_width) = (context.query_width(), context.key_width());
+    let (heads, key_heads, head_dim) = (shape.query_heads, shape.key_value_heads, shape.head_dim);
+    if keep {
+        copy_into(&mut activations.input, hidden);
+    }
+
+    let normed = sized(&mut scratch.normed, rows * context.hidden_size);
+    rms_norm(hidden, rows, parameters.get(layout.input_norm), *epsilon, normed);
+    let query = sized(&mut activations.query, rows * query_width);
+    let key = sized(&mut scratch.key, rows * key_width);
+    let value = sized(&mut scratch.value, rows * key_width);
+    if let Some((query_norm, key_norm)) = layout.query_key_norm {
+        let query_raw = sized(&mut activations.query_raw, rows * query_width);
+        let key_raw = sized(&mut activations.key_raw, rows * key_width);
+        linear(
+            normed,
+            rows,
+            parameters,
+            &layout.query,
+            &packed.query,
+            query_raw,
+            false,
+        );
+        linear(normed, rows, parameters, &layout.key, &packed.key, key_raw, false);
+        rms_norm(
+            query_raw,
+            rows * heads,
+            parameters.get(query_norm),
+            *epsilon,
+            query,
+        );
+        rms_norm(key_raw, rows * key_heads, parameters.get(key_norm), *epsilon, key);
+    } else {
+        linear(
+            normed,
+            rows,
+            parameters,
+            &layout.query,
+            &packed.query,
+            query,
+            false,
+        );
+        linear(normed, rows, parameters, &layout.key, &packed.key, key, false);
+    }
+    linear(
+        normed,
+        rows,
+        parameters,
+        &layout.value,
+        &packed.value,
+        value,
+        false,
+    );
+    rotate(query, rows, heads, head_dim, &pack.positions, rotary);
+    rotate(key, rows, key_heads, head_dim, &pack.positions, rotary);
+
+    let attended = sized(&mut activations.attended, rows * query_width);
+    let log_sum_exp = sized(&mut activations.log_sum_exp, rows * heads);
+    let (query, key, value) = (&*query, &*key, &*value);
+    pack.segments
+        .iter()
+        .zip(caches.iter_mut())
+        .zip(pack.split(attended, query_width))
+        .zip(pack.split(log_sum_exp, heads))
+        .collect::<Vec<_>>()
+        .into_par_iter()
+        .for_each(|(((segment, caches), attended), log_sum_exp)| {
+            let cache = &mut caches[slot];
+            cache.truncate(segment.first_position);
+            cache.append(
+                Pack::of(segment, key, key_width),
+                Pack::of(segment, value, key_width),
+                segment.rows.len(),
+            );
+            attention(
+                Pack::of(segment, query, query_width),
+                segment.rows.len(),
+                cache,
+                segment.first_position,
+                shape,
+                attended,
+                keep.then_some(log_sum_exp),
+            );
+        });
+    // The product starts from the residual stream, so the addition is part of its chain of fused multiply-adds.
+    linear(
+        &activations.attended,
+        rows,
+        parameters,
+        &layout.output,
+        &packed.output,
+        hidden,
+        true,
+    );
+
+    if keep {
+        copy_into(&mut activations.middle, hidden);
+    }
+    rms_norm(hidden, rows, parameters.get(layout.middle_norm), *epsilon, normed);
+    let gate = sized(&mut activations.gate, rows * context.intermediate_size);
+    let up = sized(&mut activations.up, rows * context.intermediate_size);
+    let activated = sized(&mut scratch.activated, rows * context.intermediate_size);
+    linear(normed, rows, parameters, &layout.gate, &packed.gate, gate, false);
+    linear(normed, rows, parameters, &layout.up, &packed.up, up, false);
+    swiglu(gate, up, activated);
+    linear(
+        activated,
+        rows,
+        parameters,
+        &layout.down,
+        &packed.down,
+        hidden,
+        true,
+    );
+}

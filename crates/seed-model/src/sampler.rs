@@ -1,0 +1,253 @@
+//! Choosing the next token from logits.
+//!
+//! Order of the filters: temperature, then top-k, then top-p over what top-k left, as in transformers. Ties go to the
+//! lowest id. Not for: random numbers, which the caller draws by key, or for stopping.
+
+use std::cmp::Ordering;
+
+use seed_kernels::head::log_prob_of_row;
+use seed_kernels::math::exp;
+
+use crate::error::ModelError;
+
+/// How tokens are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// Divides the logits; 0 chooses the most probable token.
+    pub temperature: f32,
+    /// Keeps the smallest set of most probable tokens whose mass reaches this share; 1 keeps all.
+    pub top_p: f32,
+    /// Keeps this many most probable tokens; 0 keeps all.
+    pub top_k: usize,
+}
+
+impl Sampling {
+    /// Always the most probable token.
+    pub const GREEDY: Self = Self::at_temperature(0.0);
+
+    /// From the full distribution at this temperature.
+    pub const fn at_temperature(temperature: f32) -> Self {
+        Self {
+            temperature,
+            top_p: 1.0,
+            top_k: 0,
+        }
+    }
+
+    /// The temperature at which log-probs are recorded and must be scored to get the same bits: that of the sampling
+    /// and 1 for greedy decoding.
+    pub fn scoring_temperature(&self) -> f32 {
+        if self.temperature == 0.0 {
+            1.0
+        } else {
+            self.temperature
+        }
+    }
+
+    pub(crate) fn validate(&self, owner: &dyn Fn() -> String) -> Result<(), ModelError> {
+        let wrong = |setting, value: f32, allowed| {
+            Err(ModelError::Setting {
+                owner: owner(),
+                setting,
+                value: value.to_string(),
+                allowed,
+            })
+        };
+        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
+            return wrong("temperature", self.temperature, "a number of at least 0");
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return wrong("top_p", self.top_p, "above 0 and at most 1");
+        }
+        Ok(())
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self::at_temperature(1.0)
+    }
+}
+
+/// A chosen token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sampled {
+    pub(crate) token: u32,
+    /// Under the full distribution at [`Sampling::scoring_temperature`].
+    pub(crate) log_prob: f32,
+    /// Log of the mass which top-k and top-p kept; 0 where they kept all.
+    pub(crate) kept_log_mass: f32,
+}
+
+/// Chooses a token by the number `uniform` in `[0, 1)`. All logits must be finite, and there must be at least one.
+pub(crate) fn sample(logits: &[f32], sampling: &Sampling, uniform: f64) -> Sampled {
+    let (token, kept) = if sampling.temperature == 0.0 {
+        (most_probable(logits), 1.0)
+    } else {
+        draw(logits, sampling, uniform)
+    };
+    Sampled {
+        token,
+        log_prob: log_prob_of_row(logits, token, sampling.scoring_temperature()).log_prob,
+        kept_log_mass: if kept < 1.0 { libm::log(kept) as f32 } else { 0.0 },
+    }
+}
+
+/// The lowest id with the largest logit.
+fn most_probable(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    for (token, &logit) in logits.iter().enumerate() {
+        if logit > logits[best] {
+            best = token;
+        }
+    }
+    best as u32
+}
+
+/// A token and the share of the mass which the filters kept.
+fn draw(logits: &[f32], sampling: &Sampling, uniform: f64) -> (u32, f64) {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let weight = |token: usize| f64::from(exp((logits[token] - largest) / sampling.temperature));
+    let total: f64 = (0..logits.len()).map(weight).sum();
+    let all = sampling.top_k == 0 || sampling.top_k >= logits.len();
+    if all && sampling.top_p >= 1.0 {
+        let tokens = (0..logits.len()).map(|token| (token, weight(token)));
+        return (pick(tokens, uniform * total), 1.0);
+    }
+    let order = |&left: &usize, &right: &usize| -> Ordering {
+        logits[right].total_cmp(&logits[left]).then(left.cmp(&right))
+    };
+    let mut tokens: Vec<usize> = (0..logits.len()).collect();
+    if !all {
+        tokens.select_nth_unstable_by(sampling.top_k - 1, order);
+        tokens.truncate(sampling.top_k);
+    }
+    tokens.sort_unstable_by(order);
+    let mut kept: f64 = tokens.iter().map(|&token| weight(token)).sum();
+    if sampling.top_p < 1.0 {
+        let enough = kept * f64::from(sampling.top_p);
+        kept = 0.0;
+        let mut count = 0;
+        for &token in &tokens {
+            kept += weight(token);
+            count += 1;
+            if kept >= enough {
+                break;
+            }
+        }
+        tokens.truncate(count);
+    }
+    let chosen = pick(tokens.iter().map(|&token| (token, weight(token))), uniform * kept);
+    (chosen, kept / total)
+}
+
+/// The first token at which the running sum of weights exceeds `target`; the last with any weight where rounding
+/// leaves the sum short of it.
+fn pick(tokens: impl Iterator<Item = (usize, f64)>, target: f64) -> u32 {
+    let mut sum = 0.0;
+    let mut chosen = 0;
+    for (token, weight) in tokens {
+        if weight > 0.0 {
+            chosen = token;
+            sum += weight;
+            if sum > target {
+                break;
+            }
+        }
+    }
+    chosen as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Probabilities 0.1, 0.4, 0.1, 0.4 up to rounding.
+    fn logits() -> Vec<f32> {
+        [0.1f32, 0.4, 0.1, 0.4].iter().map(|p| p.ln()).collect()
+    }
+
+    fn token(sampling: Sampling, uniform: f64) -> u32 {
+        sample(&logits(), &sampling, uniform).token
+    }
+
+    #[test]
+    fn greedy_takes_the_lowest_of_tied_ids_and_scores_at_one() {
+        let sampled = sample(&logits(), &Sampling::GREEDY, 0.99);
+        assert_eq!(sampled.token, 1);
+        assert!((sampled.log_prob - 0.4f32.ln()).abs() < 1e-6);
+        assert_eq!(sampled.kept_log_mass, 0.0);
+    }
+
+    #[test]
+    fn the_full_distribution_is_inverted_in_order_of_ids() {
+        let at = |uniform| token(Sampling::default(), uniform);
+        assert_eq!(
+            [0.0, 0.09, 0.11, 0.49, 0.51, 0.59, 0.61, 0.999_999].map(at),
+            [0, 0, 1, 1, 2, 2, 3, 3]
+        );
+    }
+
+    #[test]
+    fn temperature_sharpens() {
+        // At temperature 0.5 the probabilities are 1/34, 16/34, 1/34, 16/34.
+        let sampling = Sampling::at_temperature(0.5);
+        assert_eq!(
+            [0.02, 0.04, 0.49, 0.51, 0.54].map(|u| token(sampling, u)),
+            [0, 1, 1, 2, 3]
+        );
+        let sampled = sample(&logits(), &sampling, 0.04);
+        assert!((sampled.log_prob - (16.0f32 / 34.0).ln()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn top_k_keeps_the_lowest_of_tied_ids_and_tells_the_mass() {
+        let sampling = Sampling {
+            top_k: 3,
+            ..Sampling::default()
+        };
+        // Kept in order 1, 3, 0 with 4/9, 4/9, 1/9.
+        assert_eq!(
+            [0.44, 0.45, 0.88, 0.89, 0.999].map(|u| token(sampling, u)),
+            [1, 3, 3, 0, 0]
+        );
+        let sampled = sample(&logits(), &sampling, 0.999);
+        assert!((sampled.kept_log_mass - 0.9f32.ln()).abs() < 1e-6);
+        assert!(
+            (sampled.log_prob - 0.1f32.ln()).abs() < 1e-6,
+            "log-probs are not renormalised"
+        );
+    }
+
+    #[test]
+    fn top_p_keeps_the_token_that_crosses_and_works_on_what_top_k_left() {
+        let sampling = Sampling {
+            top_p: 0.5,
+            ..Sampling::default()
+        };
+        assert_eq!([0.49, 0.51, 0.999].map(|u| token(sampling, u)), [1, 3, 3]);
+        let both = Sampling {
+            top_p: 0.45,
+            top_k: 2,
+            ..Sampling::default()
+        };
+        // Of the two that top-k leaves, the first alone has half the mass.
+        assert_eq!([0.0, 0.999].map(|u| token(both, u)), [1, 1]);
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused_by_name() {
+        let check = |sampling: Sampling| sampling.validate(&|| "request `3`".to_owned());
+        assert!(check(Sampling::default()).is_ok());
+        let error = check(Sampling::at_temperature(f32::NAN)).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "request `3`: `temperature` is NaN, it must be a number of at least 0"
+        );
+        let zero = Sampling {
+            top_p: 0.0,
+            ..Sampling::default()
+        };
+        assert!(check(zero).unwrap_err().to_string().contains("`top_p` is 0"));
+    }
+}

@@ -1,0 +1,84 @@
+//! A sequence in generation: its tokens with the keys and values computed for them so far.
+//!
+//! Not for: computing them, which is the engine's.
+
+use seed_kernels::attention::KeyValueCache;
+
+use crate::decoder::Decoder;
+
+/// Token ids of one sequence and the cached keys and values of its beginning.
+///
+/// Kept between the turns of a conversation, a state saves reading the earlier turns again; a clone forks a shared
+/// prefix. Tokens at the end may be uncached (the last sampled one always is): the next generation reads them first,
+/// so a later append continues rightly whatever ended the last turn.
+#[derive(Clone)]
+pub struct SequenceState {
+    pub(crate) tokens: Vec<u32>,
+    /// One per layer, all of the same length.
+    pub(crate) caches: Vec<KeyValueCache>,
+    /// Of the decoder whose weights made the cache.
+    pub(crate) version: u64,
+}
+
+impl SequenceState {
+    /// The empty sequence.
+    pub fn new(decoder: &Decoder) -> Self {
+        Self {
+            tokens: Vec::new(),
+            caches: (0..decoder.config().layers)
+                .map(|_| KeyValueCache::new(&decoder.shape, 0))
+                .collect(),
+            version: decoder.version(),
+        }
+    }
+
+    /// All ids, prompts and responses, in order.
+    pub fn token_ids(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Number of leading tokens whose keys and values are cached.
+    pub fn cached(&self) -> usize {
+        self.caches.first().map_or(0, KeyValueCache::len)
+    }
+
+    /// Forgets all tokens from position `length` on, for instance to retry a turn.
+    pub fn truncate(&mut self, length: usize) {
+        self.tokens.truncate(length);
+        self.truncate_cache(length);
+    }
+
+    /// Forgets the keys and values from position `length` on, but not the tokens.
+    pub(crate) fn truncate_cache(&mut self, length: usize) {
+        if self.cached() > length {
+            for cache in &mut self.caches {
+                cache.truncate(length);
+            }
+        }
+    }
+
+    /// Memory of the cache in bytes.
+    pub fn bytes(&self) -> usize {
+        self.caches.iter().map(KeyValueCache::bytes).sum()
+    }
+}
+
+impl std::fmt::Debug for SequenceState {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SequenceState")
+            .field("tokens", &self.tokens)
+            .field("cached", &self.cached())
+            .finish_non_exhaustive()
+    }
+}

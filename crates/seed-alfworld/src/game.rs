@@ -291,6 +291,11 @@ impl Game {
         self.walkthrough.iter().map(AsRef::as_ref)
     }
 
+    /// Sets the list of commands that wins, for a game whose solution is found only once it is built.
+    pub(crate) fn set_walkthrough(&mut self, commands: &[String]) {
+        self.walkthrough = commands.iter().map(|command| command.as_str().into()).collect();
+    }
+
     /// All receptacles, in the order of observations.
     pub fn receptacles(&self) -> impl ExactSizeIterator<Item = ReceptacleId> + use<> {
         (0..self.receptacles.len()).map(ReceptacleId::at)

@@ -9,8 +9,10 @@
 mod commands;
 mod engine;
 mod error;
+pub mod expert;
 mod game;
 mod goal;
+pub mod household;
 mod ids;
 mod lexer;
 mod problem;

@@ -454,7 +454,10 @@ mod tests {
             }
             for &(place, weight) in object.places() {
                 assert!(weight > 0);
-                assert!(object.fits(place), "{object:?} lies in {place:?} but does not fit there");
+                assert!(
+                    object.fits(place),
+                    "{object:?} lies in {place:?} but does not fit there"
+                );
             }
         }
     }

@@ -31,22 +31,33 @@ impl Combination {
                     Family::PickCleanThenPlaceInRecep => object.cleanable(),
                     Family::PickHeatThenPlaceInRecep => object.heatable(),
                     Family::PickCoolThenPlaceInRecep => object.coolable(),
-                    Family::PickAndPlaceSimple | Family::PickTwoObjAndPlace | Family::LookAtObjInLight => object.pickupable(),
+                    Family::PickAndPlaceSimple | Family::PickTwoObjAndPlace | Family::LookAtObjInLight => {
+                        object.pickupable()
+                    }
                 };
                 if !treatable || UNASKED.contains(&object) {
                     continue;
                 }
                 if family == Family::LookAtObjInLight {
                     if carried_to_a_lamp(object) {
-                        all.push(Self { family, object, target: None });
+                        all.push(Self {
+                            family,
+                            object,
+                            target: None,
+                        });
                     }
                     continue;
                 }
                 for &target in ReceptacleClass::ALL {
-                    let treats_it = (family == Family::PickHeatThenPlaceInRecep && target == ReceptacleClass::Microwave)
+                    let treats_it = (family == Family::PickHeatThenPlaceInRecep
+                        && target == ReceptacleClass::Microwave)
                         || (family == Family::PickCoolThenPlaceInRecep && target == ReceptacleClass::Fridge);
                     if target.is_target() && object.fits(target) && !treats_it {
-                        all.push(Self { family, object, target: Some(target) });
+                        all.push(Self {
+                            family,
+                            object,
+                            target: Some(target),
+                        });
                     }
                 }
             }
@@ -144,10 +155,17 @@ mod tests {
             let of_family: Vec<_> = all.iter().filter(|c| c.family == family).collect();
             let held = of_family.iter().filter(|c| held_out.contains(c)).count();
             let share = held as f64 / of_family.len() as f64;
-            assert!((0.15..0.35).contains(&share), "{family:?}: {held} of {}", of_family.len());
+            assert!(
+                (0.15..0.35).contains(&share),
+                "{family:?}: {held} of {}",
+                of_family.len()
+            );
             for &target in ReceptacleClass::ALL {
                 let group: Vec<_> = of_family.iter().filter(|c| c.target == Some(target)).collect();
-                assert!(group.is_empty() || group.iter().any(|c| !held_out.contains(c)), "{family:?} {target:?}");
+                assert!(
+                    group.is_empty() || group.iter().any(|c| !held_out.contains(c)),
+                    "{family:?} {target:?}"
+                );
             }
         }
         assert!(held_out.iter().all(|c| all.contains(c)));

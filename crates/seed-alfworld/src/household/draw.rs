@@ -95,7 +95,7 @@ pub(super) fn askable(room: &Room, all: &[Combination], family: Family) -> Vec<C
                 .object
                 .places()
                 .iter()
-                .any(|&(class, _)| room.count(class) > 0 && start_allowed(room.kind, combination, class))
+                .any(|&(class, _)| room.count(class) > 0 && start_allowed(room.kind, **combination, class))
         })
         .copied()
         .collect()
@@ -107,7 +107,7 @@ fn target_allowed(kind: RoomKind, family: Family, target: ReceptacleClass) -> bo
 }
 
 /// Where an object of the asked class may lie at the start: never in a target, so that no goal is reached already.
-fn start_allowed(kind: RoomKind, combination: &Combination, class: ReceptacleClass) -> bool {
+fn start_allowed(kind: RoomKind, combination: Combination, class: ReceptacleClass) -> bool {
     Some(class) != combination.target && target_allowed(kind, combination.family, class)
 }
 
@@ -125,27 +125,46 @@ pub(super) fn household(key: &RandomKey, trial: String, rooms: &[Askable]) -> Op
     let combination = choose_combination(&mut draw, combinations)?;
     let sentence = draw.below(2);
     let start = *draw.choose(&room.standing)?;
-    let mut placer = Placer { draw: &mut draw, room, taken: BTreeSet::new(), objects: Vec::new() };
-    placer.asked(&combination);
+    let mut placer = Placer {
+        draw: &mut draw,
+        room,
+        taken: BTreeSet::new(),
+        objects: Vec::new(),
+    };
+    placer.asked(combination);
     match room.kind {
         RoomKind::Studio => placer.studio(combination.object),
         kind => placer.full(combination.object, stock(kind)),
     }
     let objects = placer.objects;
-    Some(Household { trial, room: Arc::clone(room), objects, start, combination, sentence })
+    Some(Household {
+        trial,
+        room: Arc::clone(room),
+        objects,
+        start,
+        combination,
+        sentence,
+    })
 }
 
 /// Draws the target class first, so that classes that hold everything do not crowd out the others, then the object.
 fn choose_combination(draw: &mut impl Draw, askable: &[Combination]) -> Option<Combination> {
     let mut targets: Vec<(Option<ReceptacleClass>, u32)> = Vec::new();
     for combination in askable {
-        match targets.iter_mut().find(|(target, _)| *target == combination.target) {
+        match targets
+            .iter_mut()
+            .find(|(target, _)| *target == combination.target)
+        {
             Some((_, weight)) => *weight = (*weight + 1).min(4),
             None => targets.push((combination.target, 1)),
         }
     }
     let target = weighted(draw, &targets)?;
-    let members: Vec<Combination> = askable.iter().copied().filter(|combination| combination.target == target).collect();
+    let members: Vec<Combination> = askable
+        .iter()
+        .copied()
+        .filter(|combination| combination.target == target)
+        .collect();
     draw.choose(&members).copied()
 }
 
@@ -163,7 +182,12 @@ impl<D: Draw> Placer<'_, D> {
         let Some(receptacle) = place(self.draw, class, &self.room.receptacles, allowed) else {
             return false;
         };
-        let Some(around) = self.room.receptacles.get(receptacle).map(|receptacle| receptacle.position) else {
+        let Some(around) = self
+            .room
+            .receptacles
+            .get(receptacle)
+            .map(|receptacle| receptacle.position)
+        else {
             return false;
         };
         let position = loop {
@@ -176,26 +200,39 @@ impl<D: Draw> Placer<'_, D> {
                 break position;
             }
         };
-        self.objects.push(PlacedObject { class, position, receptacle });
+        self.objects.push(PlacedObject {
+            class,
+            position,
+            receptacle,
+        });
         true
     }
 
     /// The asked object, or objects, and sometimes one more of the class.
-    fn asked(&mut self, combination: &Combination) {
+    fn asked(&mut self, combination: Combination) {
         let kind = self.room.kind;
-        let fewest = if combination.family == Family::PickTwoObjAndPlace { 2 } else { 1 };
+        let fewest = if combination.family == Family::PickTwoObjAndPlace {
+            2
+        } else {
+            1
+        };
         let most = if kind == RoomKind::Studio { 2 } else { 3 };
         let count = fewest + self.draw.below(most);
         for _ in 0..count {
-            self.put(combination.object, |class| start_allowed(kind, combination, class));
+            self.put(combination.object, |class| {
+                start_allowed(kind, combination, class)
+            });
         }
     }
 
     fn studio(&mut self, asked: ObjectClass) {
         let (fewest, most) = STUDIO_OBJECTS;
         let count = fewest + self.draw.below(most - fewest + 1);
-        let mut classes: Vec<(ObjectClass, usize, usize)> =
-            stock(RoomKind::Studio).iter().copied().filter(|&(class, _, _)| class != asked).collect();
+        let mut classes: Vec<(ObjectClass, usize, usize)> = stock(RoomKind::Studio)
+            .iter()
+            .copied()
+            .filter(|&(class, _, _)| class != asked)
+            .collect();
         self.draw.shuffle(&mut classes);
         for (class, _, most) in classes {
             // Every fourth class has a second instance, where it may.

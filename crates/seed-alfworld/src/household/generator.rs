@@ -51,7 +51,9 @@ impl HouseholdSize {
 #[derive(Debug, Error)]
 pub enum HouseholdError {
     /// No acceptable room was found for a room number.
-    #[error("no room `{number}` of a `{size}` household fits the world seed `{world_seed}`; choose another seed")]
+    #[error(
+        "no room `{number}` of a `{size}` household fits the world seed `{world_seed}`; choose another seed"
+    )]
     NoRoom {
         /// The room's number.
         number: usize,
@@ -61,7 +63,9 @@ pub enum HouseholdError {
         world_seed: u64,
     },
     /// No room of a split can ask for a family.
-    #[error("no room of split `{split}` of a `{size}` household can ask for `{family}`; choose another world seed")]
+    #[error(
+        "no room of split `{split}` of a `{size}` household can ask for `{family}`; choose another world seed"
+    )]
     NoTask {
         /// The split's name.
         split: &'static str,
@@ -115,12 +119,19 @@ impl HouseholdGenerator {
         let key = RandomKey::new(world_seed).with_text("household", size.name());
         // The hold-out does not depend on the size: what a studio policy never met, a full one has not met either.
         let held_out = HeldOut::draw(&RandomKey::new(world_seed).with_text("household", "hold-out"));
-        let (kept, allowed): (Vec<_>, Vec<_>) =
-            Combination::all().into_iter().partition(|combination| held_out.contains(combination));
+        let (kept, allowed): (Vec<_>, Vec<_>) = Combination::all()
+            .into_iter()
+            .partition(|combination| held_out.contains(combination));
         let mut census_taken = BTreeSet::new();
         let mut draw_room = |kind, number: usize, combinations: &[Combination]| {
             (0..ROOM_ATTEMPTS)
-                .map(|attempt| Room::draw(&key.with("room", number as u64).with("attempt", attempt), kind, number))
+                .map(|attempt| {
+                    Room::draw(
+                        &key.with("room", number as u64).with("attempt", attempt),
+                        kind,
+                        number,
+                    )
+                })
                 .find(|room| {
                     let varied = kind != RoomKind::Studio
                         || Family::ALL
@@ -129,7 +140,11 @@ impl HouseholdGenerator {
                     varied && census_taken.insert(room.census())
                 })
                 .map(Arc::new)
-                .ok_or(HouseholdError::NoRoom { number, size: size.name(), world_seed })
+                .ok_or(HouseholdError::NoRoom {
+                    number,
+                    size: size.name(),
+                    world_seed,
+                })
         };
         let (mut training_rooms, mut unseen_rooms) = (Vec::new(), Vec::new());
         for &(kind, first, training, unseen) in size.rooms() {
@@ -142,7 +157,15 @@ impl HouseholdGenerator {
         }
         let training = askable_by_family(size, &training_rooms, &allowed, Split::Train)?;
         let unseen = askable_by_family(size, &unseen_rooms, &kept, Split::Unseen)?;
-        Ok(Self { size, key, held_out, training_rooms, unseen_rooms, training, unseen })
+        Ok(Self {
+            size,
+            key,
+            held_out,
+            training_rooms,
+            unseen_rooms,
+            training,
+            unseen,
+        })
     }
 
     /// The size of its households.
@@ -180,13 +203,29 @@ impl HouseholdGenerator {
     /// [`HouseholdError::NoTask`], which [`HouseholdGenerator::new`] has already ruled out.
     pub fn household(&self, split: Split, index: usize) -> Result<Household, HouseholdError> {
         let family = self.family(split, index);
-        let by_family = if split == Split::Unseen { &self.unseen } else { &self.training };
-        let key = self.key.with_text("split", split.name()).with("game", index as u64);
+        let by_family = if split == Split::Unseen {
+            &self.unseen
+        } else {
+            &self.training
+        };
+        let key = self
+            .key
+            .with_text("split", split.name())
+            .with("game", index as u64);
         let trial = format!("trial_household_{}_{}_{index:06}", self.size.name(), split.name());
         by_family
-            .get(Family::ALL.iter().position(|&other| other == family).unwrap_or(usize::MAX))
+            .get(
+                Family::ALL
+                    .iter()
+                    .position(|&other| other == family)
+                    .unwrap_or(usize::MAX),
+            )
             .and_then(|rooms| draw::household(&key, trial, rooms))
-            .ok_or(HouseholdError::NoTask { split: split.name(), size: self.size.name(), family: family.name() })
+            .ok_or(HouseholdError::NoTask {
+                split: split.name(),
+                size: self.size.name(),
+                family: family.name(),
+            })
     }
 }
 
@@ -209,7 +248,11 @@ fn askable_by_family(
                 .filter(|askable| !askable.combinations.is_empty())
                 .collect();
             if able.is_empty() {
-                return Err(HouseholdError::NoTask { split: split.name(), size: size.name(), family: family.name() });
+                return Err(HouseholdError::NoTask {
+                    split: split.name(),
+                    size: size.name(),
+                    family: family.name(),
+                });
             }
             Ok(able)
         })

@@ -9,12 +9,16 @@
 mod catalogue;
 mod combination;
 mod draw;
+mod environment;
 mod generator;
 mod problem;
 mod room;
+mod world;
 
 pub use catalogue::{ObjectClass, ReceptacleClass};
 pub use combination::{Combination, HeldOut};
+pub use environment::{GameEnvironment, GameSource};
 pub use generator::{HouseholdError, HouseholdGenerator, HouseholdSize};
 pub use problem::{Household, PlacedObject};
 pub use room::{Fixture, Location, Position, Receptacle, Room, RoomKind};
+pub use world::{HouseholdConfig, HouseholdWorld};

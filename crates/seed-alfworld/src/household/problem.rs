@@ -43,7 +43,10 @@ impl Household {
     /// The goal in ALFWorld's words, with its period.
     pub fn goal_sentence(&self) -> String {
         let object = self.combination.object.word();
-        let target = self.combination.target.map_or_else(String::new, ReceptacleClass::word);
+        let target = self
+            .combination
+            .target
+            .map_or_else(String::new, ReceptacleClass::word);
         let first = self.sentence == 0;
         match self.combination.family {
             Family::PickAndPlaceSimple if first => format!("put a {object} in {target}."),
@@ -67,12 +70,16 @@ impl Household {
         let mut text = String::with_capacity(48 * 1024);
         let sheet = Sheet::new(self);
         // Writing to a `String` cannot fail, so the results are dropped.
-        let _ = write!(text, "\n(define (problem plan_{})\n(:domain alfred)\n(:objects\nagent1 - agent\n", self.trial);
+        let _ = write!(
+            text,
+            "\n(define (problem plan_{})\n(:domain alfred)\n(:objects\nagent1 - agent\n",
+            self.trial
+        );
         sheet.declarations(&mut text);
         text.push_str("        )\n    \n\n(:init\n\n\n");
         sheet.facts(&mut text, self);
         text.push_str("        )\n    \n\n        (:goal\n");
-        write_goal(&mut text, &self.combination);
+        write_goal(&mut text, self.combination);
         text
     }
 }
@@ -128,21 +135,48 @@ impl Sheet {
             .iter()
             .map(|receptacle| (receptacle.class, receptacle.id(), receptacle.location.id()))
             .collect();
-        let mut locations: Vec<Location> = room.receptacles.iter().map(|receptacle| receptacle.location).collect();
+        let mut locations: Vec<Location> = room
+            .receptacles
+            .iter()
+            .map(|receptacle| receptacle.location)
+            .collect();
         locations.extend(room.fixtures.iter().map(|fixture| fixture.location));
         locations.extend(room.standing.iter().copied());
         locations.sort_unstable();
         locations.dedup();
-        Self { items, receptacles, locations: locations.into_iter().map(Location::id).collect() }
+        Self {
+            items,
+            receptacles,
+            locations: locations.into_iter().map(Location::id).collect(),
+        }
     }
 
     fn declarations(&self, text: &mut String) {
-        declare(text, "object", "", ObjectClass::ALL.iter().map(|class| class.name()));
-        declare(text, "otype", "Type", ObjectClass::ALL.iter().map(|class| class.name()));
-        declare(text, "rtype", "Type", ReceptacleClass::ALL.iter().map(|class| class.name()));
+        declare(
+            text,
+            "object",
+            "",
+            ObjectClass::ALL.iter().map(|class| class.name()),
+        );
+        declare(
+            text,
+            "otype",
+            "Type",
+            ObjectClass::ALL.iter().map(|class| class.name()),
+        );
+        declare(
+            text,
+            "rtype",
+            "Type",
+            ReceptacleClass::ALL.iter().map(|class| class.name()),
+        );
         text.push_str("\n\n");
         let entries = (self.items.iter().map(|item| (item.id.as_str(), "object")))
-            .chain(self.receptacles.iter().map(|(_, id, _)| (id.as_str(), "receptacle")))
+            .chain(
+                self.receptacles
+                    .iter()
+                    .map(|(_, id, _)| (id.as_str(), "receptacle")),
+            )
             .chain(self.locations.iter().map(|id| (id.as_str(), "location")));
         for (id, kind) in entries {
             let _ = writeln!(text, "        {id} - {kind}");
@@ -231,7 +265,7 @@ fn declare<'a>(text: &mut String, kind: &str, suffix: &str, names: impl Iterator
     }
 }
 
-fn write_goal(text: &mut String, combination: &Combination) {
+fn write_goal(text: &mut String, combination: Combination) {
     let object = combination.object.name();
     let target = combination.target.map_or("DeskLamp", ReceptacleClass::name);
     let treated = match combination.family {

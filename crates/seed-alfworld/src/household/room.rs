@@ -140,13 +140,20 @@ impl Room {
             RoomKind::Studio => studio_classes(&mut draw),
             other => full_classes(&mut draw, furnishing(other)),
         };
-        let mut surveyor = Surveyor { half_width: half_width(kind), ..Surveyor::default() };
+        let mut surveyor = Surveyor {
+            half_width: half_width(kind),
+            ..Surveyor::default()
+        };
         let mut receptacles: Vec<Receptacle> = classes
             .into_iter()
             .map(|class| {
                 let position = surveyor.position(&mut draw, class.height());
                 let location = surveyor.location(&mut draw, position);
-                Receptacle { class, position, location }
+                Receptacle {
+                    class,
+                    position,
+                    location,
+                }
             })
             .collect();
         share_locations(&mut draw, kind, &mut receptacles);
@@ -157,7 +164,13 @@ impl Room {
                 surveyor.location(&mut draw, position)
             })
             .collect();
-        Self { kind, number, receptacles, fixtures, standing }
+        Self {
+            kind,
+            number,
+            receptacles,
+            fixtures,
+            standing,
+        }
     }
 
     /// How many receptacles of each class the room has, in class order: two rooms with the same census look alike.
@@ -171,7 +184,10 @@ impl Room {
 
     /// How many receptacles of `class` it has.
     pub fn count(&self, class: ReceptacleClass) -> usize {
-        self.receptacles.iter().filter(|receptacle| receptacle.class == class).count()
+        self.receptacles
+            .iter()
+            .filter(|receptacle| receptacle.class == class)
+            .count()
     }
 
     /// Whether a desk lamp stands in one of its receptacles.
@@ -436,7 +452,12 @@ fn draw_fixtures(
                 Some(receptacle) => receptacle.location,
                 None => surveyor.location(draw, position),
             };
-            fixtures.push(Fixture { class, position, location, receptacle: stand });
+            fixtures.push(Fixture {
+                class,
+                position,
+                location,
+                receptacle: stand,
+            });
         }
     }
     fixtures
@@ -454,7 +475,9 @@ pub(super) fn place(
         .places()
         .iter()
         .copied()
-        .filter(|&(place, _)| allowed(place) && receptacles.iter().any(|receptacle| receptacle.class == place))
+        .filter(|&(place, _)| {
+            allowed(place) && receptacles.iter().any(|receptacle| receptacle.class == place)
+        })
         .collect();
     let chosen = weighted(draw, &open)?;
     let members: Vec<usize> = (0..receptacles.len())
@@ -488,13 +511,21 @@ mod tests {
         let receptacle = Receptacle {
             class: R::SinkBasin,
             position: Position { x: -70, y: 93, z: -5 },
-            location: Location { x: 0, z: -3, rotation: 3, horizon: -30 },
+            location: Location {
+                x: 0,
+                z: -3,
+                rotation: 3,
+                horizon: -30,
+            },
         };
         assert_eq!(
             receptacle.id(),
             "Sink_bar__minus_00_dot_70_bar__plus_00_dot_93_bar__minus_00_dot_05_bar_SinkBasin"
         );
-        assert_eq!(receptacle.location.id(), "loc_bar_0_bar__minus_3_bar_3_bar__minus_30");
+        assert_eq!(
+            receptacle.location.id(),
+            "loc_bar_0_bar__minus_3_bar_3_bar__minus_30"
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod rotary;
 
 use crate::error::ModelError;
 
+pub(crate) use hugging_face::TokenIds;
 pub use rotary::RopeScaling;
 
 /// Upper bound of every single dimension: far above any model of these families, low enough that a product of two

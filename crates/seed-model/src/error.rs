@@ -288,4 +288,15 @@ pub enum ModelError {
         /// What differs, with names.
         problem: String,
     },
+    /// A candle operation failed.
+    #[cfg(feature = "composed")]
+    #[error("the composed decoder failed: {0}")]
+    Composed(#[source] Box<candle_core::Error>),
+}
+
+#[cfg(feature = "composed")]
+impl From<candle_core::Error> for ModelError {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Composed(Box::new(error))
+    }
 }

@@ -4,8 +4,12 @@
 //! computed. Not for: losses, advantages or anything that knows of tasks; those are other crates'.
 
 mod backward;
+pub mod chat;
+#[cfg(feature = "composed")]
+pub mod composed;
 pub mod config;
 pub mod decoder;
+pub mod directory;
 pub mod engine;
 pub mod error;
 pub mod gradients;
@@ -17,15 +21,24 @@ pub mod sampler;
 pub mod schedule;
 pub mod sequence;
 pub mod sequence_state;
+pub mod tokenizer;
 pub mod training;
 mod weights;
 
+pub use chat::{CHATML_TEMPLATE, CHATML_TOKENS, ChatTemplate, HistoryChange, Message, Role, TurnFormat};
+pub use config::{DecoderConfig, Family, RopeScaling};
 pub use decoder::Decoder;
+pub use directory::{
+    DirectoryContents, ElementType, ModelDirectory, ShardOptions, load_directory, load_weights,
+    save_directory,
+};
 pub use engine::{Engine, EngineOptions, FinishReason, GenerateRequest, Generation};
 pub use error::ModelError;
 pub use gradients::Gradients;
 pub use optimiser::{AdamW, AdamWOptions, StepOutcome};
+pub use parameters::Parameters;
 pub use sampler::Sampling;
 pub use schedule::{Decay, Schedule};
 pub use sequence::{ScoreGradients, Scores, TokenSequence};
 pub use sequence_state::SequenceState;
+pub use tokenizer::{Tokenizer, train_byte_level_bpe};

@@ -8,8 +8,9 @@
 use crate::instruction_set::{InstructionSet, dispatched};
 use crate::lanes::{LANES, Lanes, Portable};
 
-/// Below this, `exp` is taken as zero (the exact value is under 2^-125).
-const EXP_LOWEST: f32 = -87.0;
+/// Below this, `exp` is taken as zero: the exact value is under 2^-125.4, and a power of two of half its size would not
+/// be a normal number.
+const EXP_LOWEST: f32 = -86.98;
 /// Above this, `exp` is infinite: ln of the greatest `f32`.
 const EXP_HIGHEST: f32 = 88.722_83;
 /// Adding this rounds to an integer held in the low bits.
@@ -20,7 +21,7 @@ const LN_2_LOW: f32 = -2.121_944_4e-4;
 /// (e^r - 1 - r) / r^2 on |r| <= ln(2)/2, highest power first: Chebyshev fit with error 6.5e-8.
 const EXP_COEFFICIENTS: [f32; 5] = [0.001_392_618_4, 0.008_363_179, 0.041_666_555, 0.166_665_77, 0.5];
 
-/// `e^x` per lane: within 1.5 units in the last place, 0 below -87, infinite above 88.722_83, NaN for NaN.
+/// `e^x` per lane: within 1.5 units in the last place, 0 below -86.98, infinite above 88.722_83, NaN for NaN.
 #[inline(always)]
 pub(crate) fn exp_lanes<V: Lanes>(x: V) -> V {
     let biased = x.mul_add(V::splat(std::f32::consts::LOG2_E), V::splat(ROUND));
@@ -61,7 +62,7 @@ pub fn exp_in_place(values: &mut [f32]) {
     exp_on(InstructionSet::current(), values);
 }
 
-/// `e^x`, the same bits as [`exp_in_place`] gives: within 1.5 units in the last place, 0 below -87, infinite above
+/// `e^x`, the same bits as [`exp_in_place`] gives: within 1.5 units in the last place, 0 below -86.98, infinite above
 /// 88.722_83.
 pub fn exp(x: f32) -> f32 {
     exp_lanes(Portable::splat(x)).to_array()[0]

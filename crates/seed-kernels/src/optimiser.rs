@@ -74,7 +74,8 @@ fn power(base: f64, mut exponent: u64) -> f64 {
     result
 }
 
-/// One AdamW step with PyTorch's order of operations (`torch.optim.AdamW`, single tensor): decay, moments, update.
+/// One AdamW step with PyTorch's operations in its order (`torch.optim.AdamW`, equal bit for bit on a CPU): decay,
+/// moments, update.
 /// `step` counts from 1; moments start at zero.
 ///
 /// # Panics
@@ -142,7 +143,7 @@ fn update_body<V: Lanes>(
         let first = gradient.sub(first).mul_add(first_weight, first);
         first.write(first_moment, start);
         let second = V::read(second_moment, start, 0.0).mul(second_decay);
-        let second = gradient.mul(gradient).mul_add(second_weight, second);
+        let second = second_weight.mul(gradient).mul_add(gradient, second);
         second.write(second_moment, start);
         let denominator = second.sqrt().div(correction).add(epsilon);
         let parameter = V::read(parameters, start, 0.0).mul(decay);

@@ -28,16 +28,24 @@ pub(crate) fn assert_bits(actual: &[f32], expected: &[f32]) {
     }
 }
 
+/// Runs `body` in a pool of `threads`.
+#[expect(clippy::expect_used, reason = "a test helper")]
+pub(crate) fn with_threads<R: Send>(threads: usize, body: impl FnOnce() -> R + Send) -> R {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .expect("a pool")
+        .install(body)
+}
+
 /// Runs `body` on every instruction set of this processor, in pools of one and three threads.
 pub(crate) fn each_circumstance(body: impl Fn() + Sync) {
     for threads in [1, 3] {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
-        for set in InstructionSet::available() {
-            pool.install(|| set.scope(&body));
-        }
+        with_threads(threads, || {
+            for set in InstructionSet::available() {
+                set.scope(&body);
+            }
+        });
     }
 }
 
@@ -52,4 +60,33 @@ pub(crate) fn assert_close(actual: &[f32], expected: &[f64], tolerance: f64) {
             "element {index}: {a:e}, expected {e:e}"
         );
     }
+}
+
+/// Checks a gradient, in double precision, against central differences of `loss` at `x`.
+#[track_caller]
+pub(crate) fn assert_gradient(gradient: &[f32], x: &[f64], tolerance: f64, loss: impl Fn(&[f64]) -> f64) {
+    assert_eq!(gradient.len(), x.len());
+    let mut moved = x.to_vec();
+    let differences: Vec<f64> = (0..x.len())
+        .map(|index| {
+            let step = 1e-5;
+            moved[index] = x[index] + step;
+            let above = loss(&moved);
+            moved[index] = x[index] - step;
+            let below = loss(&moved);
+            moved[index] = x[index];
+            (above - below) / (2.0 * step)
+        })
+        .collect();
+    assert_close(gradient, &differences, tolerance);
+}
+
+/// The values in double precision.
+pub(crate) fn double(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|value| f64::from(*value)).collect()
+}
+
+/// Σ a·b.
+pub(crate) fn dot(a: &[f64], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * f64::from(*b)).sum()
 }

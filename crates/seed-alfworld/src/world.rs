@@ -1,0 +1,90 @@
+//! ALFWorld's games as tasks of a [`World`].
+//!
+//! Not for: the household generator's games (see [`household`](crate::household)), or prompts, which come with the
+//! dialogue given to the constructor.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use seed_env::{Dialogue, Environment, Split, Task, World};
+
+use crate::library::{SPLITS, WORLD_NAME};
+use crate::{GameEnvironment, GameSource, Library, LibraryError, LibraryOptions};
+
+/// Steps after which an episode is cut, unless the configuration says otherwise.
+const DEFAULT_MAX_STEPS: usize = 30;
+
+/// The tasks of a library. Ids read `alfworld/valid_seen/<task folder>/<trial>`.
+pub struct AlfworldWorld {
+    library: Arc<Library>,
+    tasks: BTreeMap<Split, Vec<Task>>,
+    dialogue: Arc<dyn Dialogue>,
+}
+
+impl AlfworldWorld {
+    /// Opens the games at a path (see [`Library::open`]).
+    ///
+    /// # Errors
+    /// [`LibraryError`] when there are no games, or one of them cannot be read.
+    pub fn open(
+        path: &Path,
+        options: &LibraryOptions,
+        dialogue: Arc<dyn Dialogue>,
+    ) -> Result<Self, LibraryError> {
+        Ok(Self::new(Library::open(path, options)?, dialogue))
+    }
+
+    /// The world of an open library.
+    pub fn new(library: Library, dialogue: Arc<dyn Dialogue>) -> Self {
+        let tasks = SPLITS
+            .into_iter()
+            .map(|split| {
+                let tasks = library
+                    .games(split)
+                    .iter()
+                    .map(|game| Task {
+                        id: game.id().clone(),
+                        split,
+                        family: game.family().name().to_owned(),
+                    })
+                    .collect();
+                (split, tasks)
+            })
+            .collect();
+        Self {
+            library: Arc::new(library),
+            tasks,
+            dialogue,
+        }
+    }
+
+    /// The games behind the tasks.
+    pub fn library(&self) -> &Arc<Library> {
+        &self.library
+    }
+}
+
+impl World for AlfworldWorld {
+    fn name(&self) -> &str {
+        WORLD_NAME
+    }
+
+    fn tasks(&self, split: Split) -> &[Task] {
+        self.tasks.get(&split).map_or(&[], Vec::as_slice)
+    }
+
+    fn environment(&self) -> Box<dyn Environment> {
+        Box::new(GameEnvironment::new(
+            Arc::clone(&self.library) as Arc<dyn GameSource>
+        ))
+    }
+
+    fn dialogue(&self) -> &dyn Dialogue {
+        self.dialogue.as_ref()
+    }
+
+    fn default_max_steps(&self) -> usize {
+        DEFAULT_MAX_STEPS
+    }
+}

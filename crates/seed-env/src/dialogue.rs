@@ -3,6 +3,7 @@
 //! A world implements [`Dialogue`] once and supports both context kinds: `windowed`, where every step is a fresh
 //! prompt holding the last exchanges as text, and `transcript`, where the episode is one growing conversation.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ pub struct Exchange {
 /// Everything a prompt may show at one step.
 #[derive(Clone, Debug)]
 pub struct PromptState<'a> {
-    /// The task in one sentence.
+    /// The task in one sentence ([`Environment::task_description`](crate::Environment::task_description)).
     pub task_description: &'a str,
     /// The current observation's text.
     pub observation: &'a str,
@@ -62,6 +63,11 @@ pub trait Dialogue: Send + Sync {
 
     /// A later user message of a `transcript` episode: only what is new.
     fn transcript_turn(&self, state: &PromptState<'_>) -> String;
+
+    /// Raw feedback in the words prompts would use for it: what a transcript shows an analyser.
+    fn condense<'a>(&self, observation: &'a str) -> Cow<'a, str> {
+        Cow::Borrowed(observation)
+    }
 
     /// Projects a response to an action. Never fails: an unreadable response gives an invalid action.
     fn project(&self, response: &str) -> Projection;

@@ -106,6 +106,6 @@ pub trait Environment: Send {
     /// The actions possible now, in the environment's canonical order; empty where actions are free text.
     fn admissible_actions(&self) -> Vec<String>;
 
-    /// The task in one sentence, as the policy is told it.
+    /// The task in one sentence, as the policy is told it, without an introduction such as `Your task is to:`.
     fn task_description(&self) -> String;
 }

@@ -115,6 +115,13 @@ impl Dialogue for HouseholdDialogue {
         }
     }
 
+    fn condense<'a>(&self, observation: &'a str) -> Cow<'a, str> {
+        match self.style {
+            HouseholdStyle::Full => Cow::Borrowed(observation),
+            HouseholdStyle::Compact => compact_observation(observation),
+        }
+    }
+
     fn project(&self, response: &str) -> Projection {
         project_tagged_action(response, FALLBACK_CHARACTERS)
     }

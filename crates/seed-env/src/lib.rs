@@ -8,11 +8,20 @@
 mod dialogue;
 mod environment;
 mod household;
+mod panel;
+mod pool;
 mod projection;
 mod task;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use dialogue::{ContextKind, Dialogue, Exchange, Projection, PromptState};
 pub use environment::{Environment, EnvironmentError, Image, Observation, Transition};
 pub use household::{HouseholdDialogue, HouseholdStyle, TASK_ANCHOR, compact_observation};
+pub use panel::{Panel, PanelError, TrainingSchedule};
+pub use pool::{
+    EnvironmentPool, EpisodeFailure, EpisodeStart, ErrorBudget, FailureClass, FailureCount, Opening,
+    PoolCounters, PoolError, PoolOptions, Step,
+};
 pub use projection::project_tagged_action;
 pub use task::{Outcome, Split, Task, TaskId, World};

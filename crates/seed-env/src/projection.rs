@@ -182,21 +182,15 @@ mod tests {
     fn by_the_book(response: &str, fallback: usize) -> (String, bool) {
         let lower = response.to_lowercase();
         let mut valid = false;
-        let action = match (lower.find("<action>"), lower.find("</action>")) {
-            (Some(open), Some(close)) => {
-                valid = true;
-                lower
-                    .get(open + 8..close)
-                    .unwrap_or("")
-                    .trim_matches(is_space)
-                    .to_owned()
-            }
-            _ => {
-                let characters: Vec<char> = lower.chars().collect();
-                characters[characters.len().saturating_sub(fallback)..]
-                    .iter()
-                    .collect()
-            }
+        let action = if let (Some(open), Some(close)) = (lower.find("<action>"), lower.find("</action>")) {
+            valid = true;
+            let inner = lower.get(open + 8..close).unwrap_or("");
+            inner.trim_matches(is_space).to_owned()
+        } else {
+            let characters: Vec<char> = lower.chars().collect();
+            characters[characters.len().saturating_sub(fallback)..]
+                .iter()
+                .collect()
         };
         valid &= response.contains("<think>") && response.contains("</think>");
         valid &= !response.chars().any(|c| ('\u{4e00}'..='\u{9fff}').contains(&c));

@@ -110,6 +110,12 @@ pub trait World: Send + Sync {
     /// How episodes of this world are shown to a language model.
     fn dialogue(&self) -> &dyn Dialogue;
 
+    /// Whether environments of this world run inside this process and always come back, so that they may be stepped
+    /// without watching a deadline. A world that waits for a browser, a server or another process must say `false`.
+    fn is_native(&self) -> bool {
+        true
+    }
+
     /// The step limit the world's papers use; configurations may lower or raise it.
     fn default_max_steps(&self) -> usize;
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 use seed_env::{
     Dialogue, Exchange, HouseholdDialogue, HouseholdStyle, PromptState, TASK_ANCHOR, compact_observation,
 };
@@ -119,6 +120,14 @@ fn compact_observations() {
     insta::assert_snapshot!(pairs.join("\n"));
 }
 
+#[test]
+fn raw_feedback_is_condensed_as_the_style_would_show_it() {
+    let text = "You arrive at desk 1. On the desk 1, you see a book 1.";
+    let condensed = |style| HouseholdDialogue::new(style).condense(text).into_owned();
+    assert_eq!(condensed(HouseholdStyle::Full), text);
+    assert_eq!(condensed(HouseholdStyle::Compact), "desk 1: book 1.");
+}
+
 /// The task line is where a skill is put: it must be there, once in front, in every prompt that opens a context.
 #[test]
 fn every_prompt_that_opens_a_context_has_a_task_line() {
@@ -158,6 +167,7 @@ fn every_prompt_that_opens_a_context_has_a_task_line() {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "a skipped test must say so")]
 fn shared(path: &str) -> Option<PathBuf> {
     let root = std::env::var_os("SEED_SHARED").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
@@ -214,6 +224,11 @@ fn compact_observations_lose_nothing_on_recorded_episodes() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
     #[test]
     fn prompts_and_projection_take_any_text(
         observation in any::<String>(),

@@ -10,9 +10,11 @@
 mod memory;
 mod noisy;
 mod optimal;
+mod prior;
 mod random;
 mod reading;
 mod searching;
+pub mod skill;
 
 use crate::{CommandId, Game, State};
 

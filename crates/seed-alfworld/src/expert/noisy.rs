@@ -6,6 +6,7 @@ use seed_random::{Draw, RandomKey};
 
 use super::random::random_command;
 use super::searching::SearchingExpert;
+use super::skill::Advice;
 use super::{Decision, Player, View};
 
 /// At every step errs with probability `noise`: a random command, a wrong receptacle, or a step left out (a door not
@@ -21,8 +22,13 @@ pub struct NoisyExpert {
 impl NoisyExpert {
     /// A player that errs with probability `noise` (0 to 1) a step; all draws come from `key`.
     pub fn new(key: RandomKey, noise: f64) -> Self {
+        Self::advised(key, noise, Advice::default())
+    }
+
+    /// The same player with advice on where to look and where to go.
+    pub fn advised(key: RandomKey, noise: f64, advice: Advice) -> Self {
         Self {
-            expert: SearchingExpert::new(key.with_text("player", "expert")),
+            expert: SearchingExpert::advised(key.with_text("player", "expert"), advice),
             key,
             noise,
             step: 0,

@@ -6,23 +6,31 @@
 use seed_random::RandomKey;
 
 use super::memory::Memory;
+use super::prior::promising;
 use super::reading::class_word;
+use super::skill::Advice;
 use super::{Decision, Player, View};
-use crate::Family;
 use crate::household::{ObjectClass, ReceptacleClass};
 
 /// Plays from texts alone.
 #[derive(Clone, Debug)]
 pub struct SearchingExpert {
     key: RandomKey,
+    advice: Advice,
     pub(super) memory: Memory,
 }
 
 impl SearchingExpert {
     /// An expert whose choices between equally good places are drawn from `key`.
     pub fn new(key: RandomKey) -> Self {
+        Self::advised(key, Advice::default())
+    }
+
+    /// An expert that first looks where it is advised to.
+    pub fn advised(key: RandomKey, advice: Advice) -> Self {
         Self {
             key,
+            advice,
             memory: Memory::default(),
         }
     }
@@ -111,10 +119,12 @@ impl SearchingExpert {
             .collect();
         targets.sort_by_key(|&place| {
             let here = memory.here.as_deref() == Some(place);
+            let advised = self.advice.target.as_deref() == Some(place);
             let doorless = ReceptacleClass::parse(class_word(place)).is_some_and(|class| !class.openable());
             let open = memory.is_searched(place) && !memory.is_closed(place);
             (
                 first_placed != Some(place),
+                !advised,
                 !here,
                 !(doorless || open),
                 self.tie(place),
@@ -163,41 +173,25 @@ impl SearchingExpert {
         }
     }
 
-    /// The receptacle with the best chance per command, among those not yet seen inside.
-    fn most_promising(&self, object: &str) -> Option<String> {
-        let places = ObjectClass::parse(object)
-            .map(ObjectClass::places)
-            .unwrap_or_default();
-        let memory = &self.memory;
-        let simple =
-            (memory.request.as_ref()).is_some_and(|request| request.family == Family::PickAndPlaceSimple);
-        memory
-            .receptacles
-            .iter()
-            .filter(|name| !memory.is_searched(name))
-            // Were one in a target already, the simple task would be done.
-            .filter(|name| !(simple && memory.is_target(name)))
-            .min_by_key(|name| {
-                let word = class_word(name);
-                let class = ReceptacleClass::parse(word);
-                let weight = places
-                    .iter()
-                    .find(|&&(place, _)| Some(place) == class)
-                    .map_or(0, |&(_, weight)| weight);
-                let alike = memory
-                    .receptacles
-                    .iter()
-                    .filter(|other| class_word(other) == word)
-                    .count() as u32;
-                let here = memory.here.as_deref() == Some(name.as_str());
-                let openable = class.is_some_and(ReceptacleClass::openable);
-                // What one stands before is one command away, open or closed; a closed one elsewhere is two.
-                let commands = if openable && !here { 2 } else { 1 };
-                // A class never thought of still has a small chance. Scaled so that integer division keeps order.
-                let chance = (20 * weight + 3) * 1_000 / (alike * commands);
-                (std::cmp::Reverse(chance), self.tie(name))
-            })
-            .cloned()
+    /// The next place to look into: where advice says, else the best chance per command.
+    fn most_promising(&self, sought: &str) -> Option<String> {
+        let mut ranked = promising(&self.memory, sought, |place| self.tie(place));
+        let advice = &self.advice;
+        let lamp = self
+            .memory
+            .request
+            .as_ref()
+            .is_some_and(|request| request.places() == 0 && request.target == sought);
+        // Stable, so that the order by chance remains within each group.
+        ranked.sort_by_key(|place| {
+            let advised = if lamp {
+                advice.target.as_ref() == Some(place)
+            } else {
+                advice.look.contains(place)
+            };
+            (!advised, advice.avoid.contains(place))
+        });
+        ranked.into_iter().next()
     }
 
     /// Puts down an object that the task does not need.

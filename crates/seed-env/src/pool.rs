@@ -31,6 +31,9 @@ use self::native::Native;
 use self::perform::Fault;
 use crate::{Observation, Outcome, TaskId, Transition, World};
 
+/// A deadline beyond this is a slip of units, and adding it to the clock might overflow.
+const LONGEST_DEADLINE: Duration = Duration::from_hours(24);
+
 /// How a pool runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolOptions {
@@ -70,6 +73,14 @@ impl PoolOptions {
         let refuse = |option, value: String, range| Err(PoolError::Option { option, value, range });
         if self.threads == 0 {
             return refuse("threads", self.threads.to_string(), "at least 1");
+        }
+        for (option, deadline) in [
+            ("step_deadline", self.step_deadline),
+            ("reset_deadline", self.reset_deadline),
+        ] {
+            if deadline.is_zero() || deadline > LONGEST_DEADLINE {
+                return refuse(option, format!("{deadline:?}"), "more than 0 and at most a day");
+            }
         }
         let share = self.error_budget.share;
         if !(0.0..=1.0).contains(&share) {

@@ -391,6 +391,13 @@ fn misuse_is_refused_before_anything_happens() {
         }),
         Some("option `threads` of the environment pool is `0`; it must be at least 1".into())
     );
+    for step_deadline in [Duration::ZERO, Duration::MAX] {
+        let options = PoolOptions {
+            step_deadline,
+            ..PoolOptions::default()
+        };
+        assert!(refused(options).is_some_and(|error| error.contains("`step_deadline`")));
+    }
     for share in [-0.1, 1.5, f64::NAN] {
         let error_budget = ErrorBudget {
             share,

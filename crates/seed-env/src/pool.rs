@@ -146,7 +146,11 @@ enum Backend {
     Isolated(Isolated),
 }
 
-/// Environments of one world, one per slot. See the [module](self) for how they are run.
+/// Environments of one world, one per slot.
+///
+/// Native worlds ([`World::is_native`]) are stepped on the caller's thread, or on [`PoolOptions::threads`] threads
+/// from [`PoolOptions::inline_below`] episodes on, and no deadline is watched. Any other world has a thread per slot,
+/// and no call takes longer than its deadline: episodes that have not answered by then are timed out.
 pub struct EnvironmentPool {
     world: Arc<dyn World>,
     options: PoolOptions,

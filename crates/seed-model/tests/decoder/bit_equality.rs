@@ -1,7 +1,5 @@
 //! The law of one forward: a token's log-prob has the same bits however it was computed.
 
-mod support;
-
 use proptest::prelude::*;
 use seed_model::config::Family;
 use seed_model::decoder::Decoder;
@@ -12,7 +10,7 @@ use seed_model::sequence::{Scores, TokenSequence};
 use seed_model::sequence_state::SequenceState;
 use seed_random::{Draw, RandomKey};
 
-use support::{bits, decoder, derivatives, options, positions, request, tokens, with_threads};
+use crate::support::{bits, decoder, derivatives, options, positions, request, tokens, with_threads};
 
 /// A conversation's ids, the positions it generated, and their log-probs as they were recorded.
 #[derive(Debug, PartialEq)]

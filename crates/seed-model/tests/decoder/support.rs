@@ -1,7 +1,5 @@
 //! Small random decoders and sequences for the tests of this crate.
 
-#![allow(dead_code, reason = "every test binary uses its own part")]
-
 use std::sync::Arc;
 
 use seed_model::config::{DecoderConfig, Family, RopeScaling};
@@ -13,10 +11,10 @@ use seed_model::sequence::{ScoreGradients, Scores};
 use seed_model::sequence_state::SequenceState;
 use seed_random::{Draw, RandomKey, Rng};
 
-pub const VOCABULARY: usize = 61;
+pub(crate) const VOCABULARY: usize = 61;
 
 /// Sizes that are multiples of no vector width, and more query than key heads.
-pub fn config(family: Family, tied: bool) -> DecoderConfig {
+pub(crate) fn config(family: Family, tied: bool) -> DecoderConfig {
     DecoderConfig {
         family,
         vocabulary_size: VOCABULARY,
@@ -40,7 +38,7 @@ pub fn config(family: Family, tied: bool) -> DecoderConfig {
 }
 
 /// A decoder whose norms and biases are random too.
-pub fn decoder(family: Family, tied: bool, seed: u64) -> Decoder {
+pub(crate) fn decoder(family: Family, tied: bool, seed: u64) -> Decoder {
     let config = config(family, tied);
     let key = RandomKey::new(seed);
     let mut parameters = Parameters::initialise(&config, key.with("purpose", 0));
@@ -55,16 +53,16 @@ pub fn decoder(family: Family, tied: bool, seed: u64) -> Decoder {
     Decoder::new(config, parameters).unwrap()
 }
 
-pub fn tokens(generator: &mut impl Rng, length: usize) -> Vec<u32> {
+pub(crate) fn tokens(generator: &mut impl Rng, length: usize) -> Vec<u32> {
     (0..length).map(|_| generator.below(VOCABULARY) as u32).collect()
 }
 
 /// Each position from 1 on with probability `share`.
-pub fn positions(generator: &mut impl Rng, length: usize, share: f64) -> Vec<u32> {
+pub(crate) fn positions(generator: &mut impl Rng, length: usize, share: f64) -> Vec<u32> {
     (1..length as u32).filter(|_| generator.unit() < share).collect()
 }
 
-pub fn request(
+pub(crate) fn request(
     id: u64,
     state: SequenceState,
     append: Vec<u32>,
@@ -83,7 +81,7 @@ pub fn request(
     }
 }
 
-pub fn options(max_active: usize, prefill_chunk: usize) -> EngineOptions {
+pub(crate) fn options(max_active: usize, prefill_chunk: usize) -> EngineOptions {
     EngineOptions {
         max_active,
         prefill_chunk,
@@ -91,7 +89,7 @@ pub fn options(max_active: usize, prefill_chunk: usize) -> EngineOptions {
 }
 
 /// A loss with uneven derivatives of both signs that depend on the sequence, the token and its score.
-pub fn derivatives(index: usize, scores: &Scores) -> ScoreGradients {
+pub(crate) fn derivatives(index: usize, scores: &Scores) -> ScoreGradients {
     let weight = |offset: usize| ((index * 7 + offset * 3) % 11) as f32 / 11.0 - 0.4;
     ScoreGradients {
         log_probs: scores
@@ -106,15 +104,29 @@ pub fn derivatives(index: usize, scores: &Scores) -> ScoreGradients {
     }
 }
 
-pub fn bits(values: &[f32]) -> Vec<u32> {
+pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
 /// Runs on a pool of its own with this many threads.
-pub fn with_threads<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
+pub(crate) fn with_threads<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
         .unwrap()
         .install(work)
+}
+
+/// Largest absolute difference of two lists of one length.
+pub(crate) fn largest_difference(left: &[f32], right: &[f32]) -> f32 {
+    assert_eq!(left.len(), right.len());
+    left.iter()
+        .zip(right)
+        .map(|(left, right)| (left - right).abs())
+        .fold(0.0, f32::max)
+}
+
+/// Euclidean norm.
+pub(crate) fn norm(values: impl Iterator<Item = f32>) -> f64 {
+    values.map(|value| f64::from(value).powi(2)).sum::<f64>().sqrt()
 }

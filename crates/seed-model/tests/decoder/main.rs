@@ -1,0 +1,9 @@
+//! Tests of the decoder, its gradients, the generation engine and the optimiser; one program, since every test
+//! program is linked with all the crate's dependencies.
+
+mod bit_equality;
+mod composed;
+mod engine;
+mod golden;
+mod optimiser;
+mod support;

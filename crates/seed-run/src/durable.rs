@@ -1,0 +1,127 @@
+//! Files that are either wholly there or not at all: written beside, forced to disk, renamed.
+//!
+//! Not for: growing files ([`crate::LineFile`]) or groups of files ([`crate::CheckpointStore`]).
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::RunError;
+use crate::file_system::{Disk, FileSystem};
+
+/// Part of every temporary name, by which leftovers are recognised.
+pub(crate) const TEMPORARY: &str = ".tmp-";
+
+/// Writes `bytes` to `path` so that after a crash at any moment the file is the old one or the new one, whole.
+///
+/// # Errors
+/// [`RunError::DiskFull`] or [`RunError::Io`]; the old file is then still there and the temporary one is gone.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
+    write_atomic_on(&Disk, path, bytes)
+}
+
+/// Like [`write_atomic`], on any file system.
+///
+/// # Errors
+/// As [`write_atomic`].
+pub fn write_atomic_on(file_system: &dyn FileSystem, path: &Path, bytes: &[u8]) -> Result<(), RunError> {
+    replace_atomic(file_system, path, &mut |file| file.write_all(bytes))
+}
+
+/// Like [`write_atomic`] for content that is produced piece by piece; `write` may be large and slow.
+///
+/// # Errors
+/// As [`write_atomic`]; an error of `write` counts as a failed write.
+pub fn write_atomic_with(
+    path: &Path,
+    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), RunError> {
+    replace_atomic(&Disk, path, write)
+}
+
+/// Writes a temporary file through `write` and puts it in the place of `path`.
+fn replace_atomic(
+    file_system: &dyn FileSystem,
+    path: &Path,
+    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), RunError> {
+    let temporary = temporary_beside(path);
+    let result = (|| {
+        let mut file = file_system
+            .create_file(&temporary)
+            .map_err(|source| RunError::io("create", &temporary, 0, source))?;
+        let mut counted = Counted {
+            inner: &mut file,
+            bytes: 0,
+        };
+        let written = write(&mut counted);
+        let bytes = counted.bytes;
+        written.map_err(|source| RunError::io("write", path, bytes, source))?;
+        file.sync()
+            .map_err(|source| RunError::io("sync", path, bytes, source))?;
+        file_system
+            .rename(&temporary, path)
+            .map_err(|source| RunError::io("put in place", path, bytes, source))
+    })();
+    if result.is_err() {
+        // The first error is the one to report; a leftover is removed at the next start.
+        let _ = file_system.remove_file(&temporary);
+        return result;
+    }
+    sync_parent(file_system, path)
+}
+
+/// Forces the list of names in `path`'s folder to disk.
+pub(crate) fn sync_parent(file_system: &dyn FileSystem, path: &Path) -> Result<(), RunError> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    file_system
+        .sync_directory(parent)
+        .map_err(|source| RunError::io("sync the folder", parent, 0, source))
+}
+
+/// A name in the same folder that no other process or call uses.
+pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().map_or_else(OsString::new, ToOwned::to_owned);
+    name.push(TEMPORARY);
+    name.push(nonce());
+    path.with_file_name(name)
+}
+
+/// Process number and a counter: unique among the processes of a machine and never part of a result.
+pub(crate) fn nonce() -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    format!(
+        "{:x}-{:x}",
+        std::process::id(),
+        COUNTER.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// Counts the bytes asked to be written, also those that failed: what a full disk would have needed.
+struct Counted<'a> {
+    inner: &'a mut dyn Write,
+    bytes: u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self.inner.write(buffer) {
+            Ok(written) => {
+                self.bytes += written as u64;
+                Ok(written)
+            }
+            Err(error) => {
+                self.bytes += buffer.len() as u64;
+                Err(error)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

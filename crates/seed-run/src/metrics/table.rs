@@ -1,0 +1,998 @@
+//! Every metric a run may report. A name that is not here is refused when it is recorded.
+
+use super::registry::MetricDefinition;
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    numerator: &'static str,
+    denominator: &'static str,
+    mask: &'static str,
+    meaning: &'static str,
+) -> MetricDefinition {
+    MetricDefinition {
+        name,
+        unit,
+        numerator,
+        denominator,
+        mask,
+        meaning,
+        is_wall_clock: false,
+        verl: "",
+        trl: "",
+    }
+}
+
+/// A sum of seconds in one phase.
+const fn seconds(name: &'static str, meaning: &'static str) -> MetricDefinition {
+    let mut definition = metric(name, "s", "wall-clock seconds", "", "the iteration", meaning);
+    definition.is_wall_clock = true;
+    definition
+}
+
+/// A quantity that depends on the machine.
+const fn machine(
+    name: &'static str,
+    unit: &'static str,
+    numerator: &'static str,
+    denominator: &'static str,
+    meaning: &'static str,
+) -> MetricDefinition {
+    let mut definition = metric(name, unit, numerator, denominator, "the iteration", meaning);
+    definition.is_wall_clock = true;
+    definition
+}
+
+impl MetricDefinition {
+    const fn verl(mut self, name: &'static str) -> Self {
+        self.verl = name;
+        self
+    }
+
+    const fn trl(mut self, name: &'static str) -> Self {
+        self.trl = name;
+        self
+    }
+}
+
+const TRAINED: &str = "episodes that train";
+const ALL_EPISODES: &str = "all episodes of the iteration";
+const ROWS: &str = "rows that train";
+const RESPONSE: &str = "response tokens of rows that train";
+const GATED: &str = "response tokens under the distillation mask";
+const ANALYSED: &str = "episodes sent to the analyser";
+const PANEL: &str = "the split's fixed panel";
+const UPDATES: &str = "the iteration's optimiser steps";
+
+/// In the order of the documentation: one group per first part of the name.
+pub(crate) const METRICS: &[MetricDefinition] = &[
+    metric(
+        "reward/mean",
+        "reward",
+        "sum of episode returns",
+        "episodes",
+        TRAINED,
+        "Mean return before penalties.",
+    )
+    .verl("critic/rewards/mean")
+    .trl("reward"),
+    metric(
+        "reward/deviation",
+        "reward",
+        "standard deviation of episode returns",
+        "",
+        TRAINED,
+        "Spread of returns.",
+    )
+    .trl("reward_std"),
+    metric(
+        "reward/maximum",
+        "reward",
+        "largest episode return",
+        "",
+        TRAINED,
+        "Best return.",
+    )
+    .verl("critic/rewards/max"),
+    metric(
+        "reward/minimum",
+        "reward",
+        "smallest episode return",
+        "",
+        TRAINED,
+        "Worst return.",
+    )
+    .verl("critic/rewards/min"),
+    metric(
+        "reward/score_mean",
+        "reward",
+        "sum of row scores after penalties",
+        "rows",
+        ROWS,
+        "What advantages are computed from.",
+    )
+    .verl("critic/score/mean"),
+    metric(
+        "success/rate",
+        "share",
+        "episodes that reached the goal",
+        "episodes",
+        TRAINED,
+        "Success while sampling for training.",
+    )
+    .verl("episode/success_rate"),
+    metric(
+        "group/tied_share",
+        "share",
+        "groups whose scores are all equal",
+        "groups",
+        TRAINED,
+        "Groups that give GRPO no direction.",
+    )
+    .trl("frac_reward_zero_std"),
+    metric(
+        "group/all_success_share",
+        "share",
+        "groups with every episode successful",
+        "groups",
+        TRAINED,
+        "Tasks already solved.",
+    ),
+    metric(
+        "group/all_failure_share",
+        "share",
+        "groups with no episode successful",
+        "groups",
+        TRAINED,
+        "Tasks out of reach.",
+    ),
+    metric(
+        "episode/count",
+        "episodes",
+        "episodes",
+        "",
+        ALL_EPISODES,
+        "Episodes sampled.",
+    ),
+    metric(
+        "episode/total",
+        "episodes",
+        "episodes since the run began",
+        "",
+        ALL_EPISODES,
+        "The sample axis of learning curves.",
+    ),
+    metric(
+        "episode/excluded",
+        "episodes",
+        "episodes that ended in an environment error, a time-out or a cancellation",
+        "",
+        ALL_EPISODES,
+        "Episodes that are never trained.",
+    ),
+    metric(
+        "episode/outcome/{outcome}",
+        "share",
+        "episodes with this outcome",
+        "episodes",
+        ALL_EPISODES,
+        "How episodes end.",
+    ),
+    metric(
+        "episode/family/{family}/success_rate",
+        "share",
+        "successful episodes of the family",
+        "episodes of the family",
+        TRAINED,
+        "Success per task family while sampling.",
+    ),
+    metric(
+        "episode/steps_mean",
+        "steps",
+        "environment steps",
+        "episodes",
+        TRAINED,
+        "Length of episodes.",
+    )
+    .verl("num_turns/mean"),
+    metric(
+        "episode/steps_maximum",
+        "steps",
+        "longest episode",
+        "",
+        TRAINED,
+        "Longest episode.",
+    )
+    .verl("num_turns/max"),
+    metric(
+        "episode/steps_minimum",
+        "steps",
+        "shortest episode",
+        "",
+        TRAINED,
+        "Shortest episode.",
+    )
+    .verl("num_turns/min"),
+    metric(
+        "action/valid_share",
+        "share",
+        "responses that obeyed the action format",
+        "responses",
+        TRAINED,
+        "Whether the format is kept.",
+    )
+    .verl("episode/valid_action_ratio"),
+    metric(
+        "action/admissible_share",
+        "share",
+        "actions the environment listed as possible",
+        "responses",
+        TRAINED,
+        "Whether actions mean something.",
+    ),
+    metric(
+        "response/tokens_mean",
+        "tokens",
+        "response tokens",
+        "responses",
+        TRAINED,
+        "Length of responses.",
+    )
+    .verl("response_length/mean")
+    .trl("completions/mean_length"),
+    metric(
+        "response/tokens_maximum",
+        "tokens",
+        "longest response",
+        "",
+        TRAINED,
+        "Longest response.",
+    )
+    .verl("response_length/max")
+    .trl("completions/max_length"),
+    metric(
+        "response/tokens_minimum",
+        "tokens",
+        "shortest response",
+        "",
+        TRAINED,
+        "Shortest response.",
+    )
+    .verl("response_length/min")
+    .trl("completions/min_length"),
+    metric(
+        "response/truncated_share",
+        "share",
+        "responses cut at the token limit",
+        "responses",
+        TRAINED,
+        "Responses that did not end by themselves.",
+    )
+    .verl("response_length/clip_ratio")
+    .trl("completions/clipped_ratio"),
+    metric(
+        "response/tokens_total",
+        "tokens",
+        "sampled tokens since the run began",
+        "",
+        ALL_EPISODES,
+        "Sampling effort.",
+    )
+    .trl("num_tokens"),
+    metric(
+        "prompt/tokens_mean",
+        "tokens",
+        "prompt tokens",
+        "rows",
+        ROWS,
+        "Length of prompts.",
+    )
+    .verl("prompt_length/mean"),
+    metric(
+        "prompt/tokens_maximum",
+        "tokens",
+        "longest prompt",
+        "",
+        ROWS,
+        "Longest prompt.",
+    )
+    .verl("prompt_length/max"),
+    metric(
+        "prompt/truncated",
+        "rows",
+        "rows whose prompt was cut",
+        "",
+        ROWS,
+        "Prompts that did not fit.",
+    ),
+    metric(
+        "advantage/mean",
+        "1",
+        "sum of token advantages",
+        "tokens",
+        RESPONSE,
+        "Should be near zero.",
+    )
+    .verl("critic/advantages/mean"),
+    metric(
+        "advantage/maximum",
+        "1",
+        "largest token advantage",
+        "",
+        RESPONSE,
+        "Strongest encouragement.",
+    )
+    .verl("critic/advantages/max"),
+    metric(
+        "advantage/minimum",
+        "1",
+        "smallest token advantage",
+        "",
+        RESPONSE,
+        "Strongest discouragement.",
+    )
+    .verl("critic/advantages/min"),
+    metric(
+        "policy/loss",
+        "1",
+        "sum of clipped policy losses",
+        "by the aggregation",
+        RESPONSE,
+        "The policy term, before its coefficient.",
+    )
+    .verl("actor/pg_loss")
+    .trl("policy_loss"),
+    metric(
+        "policy/total_loss",
+        "1",
+        "weighted sum of all terms",
+        "",
+        RESPONSE,
+        "What the gradient is taken of.",
+    )
+    .verl("actor/loss")
+    .trl("loss"),
+    metric(
+        "policy/kl",
+        "nats",
+        "sum of k3 estimates of the divergence to the initial policy",
+        "by the aggregation",
+        RESPONSE,
+        "Distance from the start.",
+    )
+    .verl("actor/kl_loss")
+    .trl("kl"),
+    metric(
+        "policy/kl_to_old",
+        "nats",
+        "sum of old minus new log-prob",
+        "tokens",
+        RESPONSE,
+        "How far one iteration's update moved.",
+    )
+    .verl("actor/ppo_kl"),
+    metric(
+        "policy/clip_fraction",
+        "share",
+        "tokens whose loss is clipped",
+        "tokens",
+        RESPONSE,
+        "Tokens that left the trust region.",
+    )
+    .verl("actor/pg_clipfrac")
+    .trl("clip_ratio/region_mean"),
+    metric(
+        "policy/clip_fraction_low",
+        "share",
+        "tokens clipped from below",
+        "tokens",
+        RESPONSE,
+        "Clipped with negative advantage.",
+    )
+    .trl("clip_ratio/low_mean"),
+    metric(
+        "policy/clip_fraction_high",
+        "share",
+        "tokens clipped from above",
+        "tokens",
+        RESPONSE,
+        "Clipped with positive advantage.",
+    )
+    .trl("clip_ratio/high_mean"),
+    metric(
+        "policy/dual_clip_fraction",
+        "share",
+        "tokens bounded by the dual clip",
+        "tokens",
+        RESPONSE,
+        "Runaway ratios with negative advantage.",
+    )
+    .verl("actor/pg_clipfrac_lower"),
+    metric(
+        "policy/ratio_maximum",
+        "1",
+        "largest probability ratio",
+        "",
+        RESPONSE,
+        "Largest step of one token.",
+    ),
+    metric(
+        "policy/entropy",
+        "nats",
+        "sum of token entropies",
+        "tokens",
+        RESPONSE,
+        "How undecided the policy is.",
+    )
+    .verl("actor/entropy")
+    .trl("entropy"),
+    metric(
+        "policy/gradient_norm",
+        "1",
+        "global norm before clipping",
+        "optimiser steps",
+        UPDATES,
+        "Mean over the steps.",
+    )
+    .verl("actor/grad_norm")
+    .trl("grad_norm"),
+    metric(
+        "policy/learning_rate",
+        "1",
+        "learning rate of the last step",
+        "",
+        UPDATES,
+        "As scheduled.",
+    )
+    .verl("actor/lr")
+    .trl("learning_rate"),
+    metric(
+        "policy/updates",
+        "steps",
+        "optimiser steps taken",
+        "",
+        UPDATES,
+        "Steps of this iteration.",
+    ),
+    metric(
+        "policy/skipped_updates",
+        "steps",
+        "optimiser steps left out",
+        "",
+        UPDATES,
+        "Nothing to learn from, or a gradient that is not finite.",
+    ),
+    metric(
+        "policy/rows",
+        "rows",
+        "rows that train",
+        "",
+        ROWS,
+        "Size of the batch.",
+    ),
+    metric(
+        "policy/tokens",
+        "tokens",
+        "response tokens that train",
+        "",
+        RESPONSE,
+        "Size of the batch in tokens.",
+    ),
+    metric(
+        "rollout/log_prob_difference_maximum",
+        "nats",
+        "largest difference of sampled and re-computed log-prob",
+        "",
+        RESPONSE,
+        "Zero as long as sampling and training compute alike.",
+    )
+    .verl("training/rollout_probs_diff_max"),
+    metric(
+        "seed/opd_loss",
+        "1",
+        "sum of gate times gap",
+        "by the normaliser",
+        GATED,
+        "The distillation term, before its coefficient.",
+    ),
+    metric(
+        "seed/coefficient",
+        "1",
+        "coefficient of the distillation term",
+        "",
+        "the iteration",
+        "As scheduled.",
+    ),
+    metric(
+        "seed/row_share",
+        "share",
+        "rows under the distillation mask",
+        "rows",
+        ROWS,
+        "Reach of the skills.",
+    ),
+    metric(
+        "seed/token_share",
+        "share",
+        "tokens under the distillation mask",
+        "tokens",
+        RESPONSE,
+        "Reach of the skills in tokens.",
+    ),
+    metric(
+        "seed/token_share_success",
+        "share",
+        "masked tokens of successful episodes",
+        "tokens of successful episodes",
+        RESPONSE,
+        "Reach in successes.",
+    ),
+    metric(
+        "seed/token_share_failure",
+        "share",
+        "masked tokens of failed episodes",
+        "tokens of failed episodes",
+        RESPONSE,
+        "Reach in failures.",
+    ),
+    metric(
+        "seed/gap_mean",
+        "nats",
+        "sum of skill minus plain log-prob before the update",
+        "tokens",
+        GATED,
+        "What knowing the skill changes.",
+    ),
+    metric(
+        "seed/gap_deviation",
+        "nats",
+        "standard deviation of the gap",
+        "",
+        GATED,
+        "Spread of the gap.",
+    ),
+    metric(
+        "seed/gap_percentile_5",
+        "nats",
+        "5th percentile of the gap",
+        "",
+        GATED,
+        "Tokens the skill speaks against.",
+    ),
+    metric(
+        "seed/gap_percentile_50",
+        "nats",
+        "median of the gap",
+        "",
+        GATED,
+        "The usual token.",
+    ),
+    metric(
+        "seed/gap_percentile_95",
+        "nats",
+        "95th percentile of the gap",
+        "",
+        GATED,
+        "Tokens the skill speaks for.",
+    ),
+    metric(
+        "seed/gap_mean_success",
+        "nats",
+        "sum of the gap in successful episodes",
+        "tokens",
+        GATED,
+        "Positive when the skill confirms what worked.",
+    ),
+    metric(
+        "seed/gap_mean_failure",
+        "nats",
+        "sum of the gap in failed episodes",
+        "tokens",
+        GATED,
+        "Negative when the skill warns of what failed.",
+    ),
+    metric(
+        "seed/gap_mean_action",
+        "nats",
+        "sum of the gap in action tokens",
+        "tokens",
+        GATED,
+        "Gap where the deed is.",
+    ),
+    metric(
+        "seed/gap_mean_reasoning",
+        "nats",
+        "sum of the gap outside action tokens",
+        "tokens",
+        GATED,
+        "Gap where the thought is.",
+    ),
+    metric(
+        "seed/gap_mean_step/{step}",
+        "nats",
+        "sum of the gap at this step",
+        "tokens",
+        GATED,
+        "Gap along the episode.",
+    ),
+    metric(
+        "seed/gap_mean_last",
+        "nats",
+        "sum of skill minus current log-prob in the last mini-batch",
+        "tokens",
+        GATED,
+        "What is left of the gap after the update.",
+    ),
+    metric(
+        "seed/gap_mean_placebo",
+        "nats",
+        "sum of the gap under a text of equal length that says nothing",
+        "tokens",
+        GATED,
+        "What length and format alone change.",
+    ),
+    metric(
+        "seed/gate_mean",
+        "1",
+        "sum of gates",
+        "tokens",
+        GATED,
+        "Mean weight of a token.",
+    ),
+    metric(
+        "seed/gate_above_half_share",
+        "share",
+        "tokens whose sigmoid gate is above one half",
+        "tokens",
+        GATED,
+        "Tokens the skill favours.",
+    ),
+    metric(
+        "seed/gate_within_epsilon_share",
+        "share",
+        "tokens whose gap is within the noise floor",
+        "tokens",
+        GATED,
+        "Tokens the skill says nothing about.",
+    ),
+    metric(
+        "seed/gradient_norm",
+        "1",
+        "global norm of the distillation gradient alone",
+        "",
+        UPDATES,
+        "Strength of the distillation.",
+    ),
+    metric(
+        "seed/gradient_cosine",
+        "1",
+        "cosine of the distillation and the policy gradient",
+        "",
+        UPDATES,
+        "Whether they pull the same way.",
+    ),
+    metric(
+        "seed/prompt_tokens_mean",
+        "tokens",
+        "tokens of skill prompts",
+        "rows",
+        "rows under the distillation mask",
+        "Length of skill prompts.",
+    ),
+    metric(
+        "seed/prompt_tokens_maximum",
+        "tokens",
+        "longest skill prompt",
+        "",
+        "rows under the distillation mask",
+        "Longest skill prompt.",
+    ),
+    metric(
+        "seed/prompts_truncated",
+        "rows",
+        "rows whose skill prompt was cut",
+        "",
+        "rows under the distillation mask",
+        "Skill prompts that did not fit.",
+    ),
+    metric(
+        "analysis/requests",
+        "episodes",
+        "analyses asked for",
+        "",
+        ANALYSED,
+        "Work of the analyser.",
+    ),
+    metric(
+        "analysis/parse_rate",
+        "share",
+        "answers with a skill",
+        "analyses",
+        ANALYSED,
+        "Whether the analyser keeps the format.",
+    ),
+    metric(
+        "analysis/parse_rate_success",
+        "share",
+        "answers with a skill",
+        "analyses",
+        "successful episodes analysed",
+        "Parse rate in successes.",
+    ),
+    metric(
+        "analysis/parse_rate_failure",
+        "share",
+        "answers with a skill",
+        "analyses",
+        "failed episodes analysed",
+        "Parse rate in failures.",
+    ),
+    metric(
+        "analysis/accepted_share",
+        "share",
+        "skills that passed every filter",
+        "analyses",
+        ANALYSED,
+        "Skills that are used.",
+    ),
+    metric(
+        "analysis/skill_words_mean",
+        "words",
+        "words of accepted skills",
+        "accepted skills",
+        ANALYSED,
+        "Length of skills.",
+    ),
+    metric(
+        "analysis/duplicate_share",
+        "share",
+        "skills equal to another of the iteration",
+        "accepted skills",
+        ANALYSED,
+        "Whether skills are platitudes.",
+    ),
+    metric(
+        "analysis/copied_share",
+        "share",
+        "word sequences taken from the transcript",
+        "word sequences of skills",
+        ANALYSED,
+        "Whether skills leak the episode.",
+    ),
+    metric(
+        "analysis/dropped_sentences",
+        "sentences",
+        "sentences the trajectory does not support",
+        "",
+        ANALYSED,
+        "Work of the grounding filter.",
+    ),
+    metric(
+        "analysis/truncated_prompts",
+        "episodes",
+        "analysis prompts that were cut",
+        "",
+        ANALYSED,
+        "Episodes too long to be read.",
+    ),
+    metric(
+        "analysis/truncated_answers",
+        "episodes",
+        "answers cut at the token limit",
+        "",
+        ANALYSED,
+        "Analyses that did not end.",
+    ),
+    metric(
+        "analysis/failed_requests",
+        "episodes",
+        "analyses that failed after every retry",
+        "",
+        ANALYSED,
+        "Trouble with the endpoint.",
+    ),
+    metric(
+        "analysis/tokens_mean",
+        "tokens",
+        "tokens of answers",
+        "analyses",
+        ANALYSED,
+        "Length of analyses.",
+    ),
+    metric(
+        "sft/loss",
+        "nats",
+        "sum of token losses",
+        "tokens",
+        "response tokens of the batch",
+        "Training loss.",
+    ),
+    metric(
+        "sft/validation_loss",
+        "nats",
+        "sum of token losses",
+        "tokens",
+        "response tokens held out",
+        "Validation loss.",
+    ),
+    metric(
+        "sft/token_accuracy",
+        "share",
+        "tokens that were the most likely one",
+        "tokens",
+        "response tokens held out",
+        "Validation accuracy.",
+    ),
+    metric(
+        "sft/learning_rate",
+        "1",
+        "learning rate of the step",
+        "",
+        "the step",
+        "As scheduled.",
+    ),
+    metric(
+        "sft/gradient_norm",
+        "1",
+        "global norm before clipping",
+        "",
+        "the step",
+        "Size of the gradient.",
+    ),
+    metric(
+        "sft/tokens",
+        "tokens",
+        "response tokens of the batch",
+        "",
+        "the step",
+        "Size of the batch.",
+    ),
+    metric(
+        "sft/epoch",
+        "epochs",
+        "examples seen",
+        "examples in an epoch",
+        "the run",
+        "Progress.",
+    ),
+    metric(
+        "evaluation/{split}/success_rate",
+        "share",
+        "successful episodes",
+        "episodes",
+        PANEL,
+        "Success with the plain prompt.",
+    )
+    .verl("val-core/{split}/success/mean@1")
+    .trl("eval_{split}_success"),
+    metric(
+        "evaluation/{split}/success_low",
+        "share",
+        "lower end of the 95 % interval of the success rate",
+        "",
+        PANEL,
+        "Wilson's interval.",
+    ),
+    metric(
+        "evaluation/{split}/success_high",
+        "share",
+        "upper end of the 95 % interval of the success rate",
+        "",
+        PANEL,
+        "Wilson's interval.",
+    ),
+    metric(
+        "evaluation/{split}/macro_success_rate",
+        "share",
+        "sum of family success rates",
+        "families",
+        PANEL,
+        "Every family counts the same.",
+    ),
+    metric(
+        "evaluation/{split}/family/{family}/success_rate",
+        "share",
+        "successful episodes of the family",
+        "episodes of the family",
+        PANEL,
+        "Success per task family.",
+    ),
+    metric(
+        "evaluation/{split}/episodes",
+        "episodes",
+        "episodes",
+        "",
+        PANEL,
+        "Size of the panel.",
+    ),
+    metric(
+        "evaluation/{split}/excluded",
+        "episodes",
+        "episodes that ended in an environment error or a time-out",
+        "",
+        PANEL,
+        "Counted as failures in the success rate.",
+    ),
+    metric(
+        "evaluation/{split}/reward_mean",
+        "reward",
+        "sum of episode returns",
+        "episodes",
+        PANEL,
+        "Mean return.",
+    )
+    .verl("val-core/{split}/reward/mean@1")
+    .trl("eval_{split}_reward"),
+    metric(
+        "evaluation/{split}/steps_mean",
+        "steps",
+        "environment steps",
+        "episodes",
+        PANEL,
+        "Length of episodes.",
+    ),
+    metric(
+        "evaluation/{split}/valid_action_share",
+        "share",
+        "responses that obeyed the action format",
+        "responses",
+        PANEL,
+        "Whether the format is kept.",
+    ),
+    seconds("timing/iteration_seconds", "The whole iteration.")
+        .verl("timing_s/step")
+        .trl("step_time"),
+    seconds("timing/rollout_seconds", "Sampling episodes.").verl("timing_s/gen"),
+    seconds("timing/analysis_seconds", "Writing skills."),
+    seconds("timing/rescore_seconds", "Scoring under the skill prompt."),
+    seconds(
+        "timing/old_score_seconds",
+        "Scoring with the policy before the update.",
+    )
+    .verl("timing_s/old_log_prob"),
+    seconds("timing/reference_seconds", "Scoring with the initial policy.").verl("timing_s/ref"),
+    seconds("timing/advantage_seconds", "Computing advantages.").verl("timing_s/adv"),
+    seconds("timing/update_seconds", "Forward, backward and optimiser.").verl("timing_s/update_actor"),
+    seconds("timing/evaluation_seconds", "Evaluating.").verl("timing_s/testing"),
+    seconds("timing/checkpoint_seconds", "Saving.").verl("timing_s/save_checkpoint"),
+    seconds(
+        "timing/logging_seconds",
+        "Writing trajectories, skills and metrics.",
+    ),
+    machine(
+        "timing/sampled_tokens_per_second",
+        "tokens/s",
+        "sampled tokens",
+        "rollout seconds",
+        "Speed of sampling.",
+    ),
+    machine(
+        "timing/trained_tokens_per_second",
+        "tokens/s",
+        "tokens of the update, prompts included",
+        "update seconds",
+        "Speed of the update.",
+    )
+    .verl("perf/throughput"),
+    machine(
+        "timing/environment_steps_per_second",
+        "steps/s",
+        "environment steps",
+        "rollout seconds",
+        "Speed of acting.",
+    ),
+    machine(
+        "memory/resident_bytes",
+        "bytes",
+        "resident memory of the process",
+        "",
+        "Memory now.",
+    ),
+    machine(
+        "memory/peak_bytes",
+        "bytes",
+        "largest resident memory of the process",
+        "",
+        "Memory at its highest.",
+    ),
+];

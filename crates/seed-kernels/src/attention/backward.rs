@@ -2,7 +2,7 @@
 //!
 //! Not for: sequences whose first positions carry no gradient; those rows simply have zero gradients.
 
-use super::{AttentionShape, KeyValueCache};
+use super::{AttentionShape, KeyValueCache, spread_stride};
 use crate::instruction_set::{InstructionSet, dispatched};
 use crate::lanes::{LANES, Lanes};
 use crate::math::exp_lanes;
@@ -83,7 +83,9 @@ pub fn attention_backward(
             dout,
             shape,
         };
-        head_backward(set, sequence, head, dq, dk, dv);
+        scratch::with(sequence.scratch_length(), |buffer| {
+            head_backward(set, sequence, head, dq, dk, dv, buffer);
+        });
     });
 }
 
@@ -99,6 +101,16 @@ struct Sequence<'a> {
     shape: &'a AttentionShape,
 }
 
+impl Sequence<'_> {
+    /// Values of working memory for one key-value head: four matrices by position, three by query of a tile, and two of
+    /// scores.
+    fn scratch_length(&self) -> usize {
+        let rows = self.rows.next_multiple_of(LANES);
+        let dim = self.shape.head_dim.next_multiple_of(LANES);
+        4 * rows * dim + 3 * TILE_QUERIES * dim + 2 * TILE_QUERIES * spread_stride(self.rows)
+    }
+}
+
 /// All gradients of one key-value head and its group of query heads.
 #[inline(always)]
 fn head_backward_body<V: Lanes>(
@@ -107,6 +119,7 @@ fn head_backward_body<V: Lanes>(
     dq: SharedOutput,
     dk: SharedOutput,
     dv: SharedOutput,
+    buffer: &mut [f32],
 ) {
     let Sequence {
         q,
@@ -128,160 +141,163 @@ fn head_backward_body<V: Lanes>(
     let values = cache.values(key_value_head);
     let matrix = padded_rows * padded_dim;
     let tile_matrix = TILE_QUERIES * padded_dim;
-    let tile_scores = TILE_QUERIES * padded_rows;
-    scratch::with(4 * matrix + 3 * tile_matrix + 2 * tile_scores, |buffer| {
-        // Keys by position and values by dimension: the other way round from the cache.
-        let (key_rows, rest) = buffer.split_at_mut(matrix);
-        let (value_blocks, rest) = rest.split_at_mut(matrix);
-        let (key_sums, rest) = rest.split_at_mut(matrix);
-        let (value_sums, rest) = rest.split_at_mut(matrix);
-        let (tile_q, rest) = rest.split_at_mut(tile_matrix);
-        let (tile_dout, rest) = rest.split_at_mut(tile_matrix);
-        let (tile_dq, rest) = rest.split_at_mut(tile_matrix);
-        let (probabilities, score_gradients) = rest.split_at_mut(tile_scores);
-        for position in 0..rows {
-            let (block, lane) = (position / LANES, position % LANES);
-            let row = &mut key_rows[position * padded_dim..][..padded_dim];
-            for (d, value) in row[..dim].iter_mut().enumerate() {
-                *value = keys[(block * dim + d) * LANES + lane];
-            }
-            row[dim..].fill(0.0);
-            for d in 0..dim {
-                value_blocks[(block * dim + d) * LANES + lane] = values[position * padded_dim + d];
+    let score_stride = spread_stride(rows);
+    let tile_scores = TILE_QUERIES * score_stride;
+    // Keys by position and values by dimension: the other way round from the cache.
+    let (key_rows, rest) = buffer.split_at_mut(matrix);
+    let (value_blocks, rest) = rest.split_at_mut(matrix);
+    let (key_sums, rest) = rest.split_at_mut(matrix);
+    let (value_sums, rest) = rest.split_at_mut(matrix);
+    let (tile_q, rest) = rest.split_at_mut(tile_matrix);
+    let (tile_dout, rest) = rest.split_at_mut(tile_matrix);
+    let (tile_dq, rest) = rest.split_at_mut(tile_matrix);
+    let (probabilities, rest) = rest.split_at_mut(tile_scores);
+    let score_gradients = &mut rest[..tile_scores];
+    for position in 0..rows {
+        let (block, lane) = (position / LANES, position % LANES);
+        let row = &mut key_rows[position * padded_dim..][..padded_dim];
+        for (d, value) in row[..dim].iter_mut().enumerate() {
+            *value = keys[(block * dim + d) * LANES + lane];
+        }
+        row[dim..].fill(0.0);
+        for d in 0..dim {
+            value_blocks[(block * dim + d) * LANES + lane] = values[position * padded_dim + d];
+        }
+    }
+    if !rows.is_multiple_of(LANES) {
+        for line in value_blocks[rows / LANES * dim * LANES..][..dim * LANES].chunks_exact_mut(LANES) {
+            line[rows % LANES..].fill(0.0);
+        }
+    }
+    key_sums.fill(0.0);
+    value_sums.fill(0.0);
+    let place = |index: usize| (index / group, key_value_head * group + index % group);
+    let total = rows * group;
+    for first in (0..total).step_by(TILE_QUERIES) {
+        let count = TILE_QUERIES.min(total - first);
+        for index in 0..count {
+            let (row, head) = place(first + index);
+            let range = row * shape.query_width() + head * dim..row * shape.query_width() + (head + 1) * dim;
+            for (tile, source) in [(&mut *tile_q, q), (&mut *tile_dout, dout)] {
+                let tile = &mut tile[index * padded_dim..][..padded_dim];
+                tile[..dim].copy_from_slice(&source[range.clone()]);
+                tile[dim..].fill(0.0);
             }
         }
-        if !rows.is_multiple_of(LANES) {
-            for line in value_blocks[rows / LANES * dim * LANES..][..dim * LANES].chunks_exact_mut(LANES) {
-                line[rows % LANES..].fill(0.0);
-            }
+        let visible = place(first + count - 1).0 + 1;
+        let columns = visible.next_multiple_of(LANES);
+        let by_key = |scores: &[f32]| Left {
+            start: scores.as_ptr(),
+            row_stride: 1,
+            depth_stride: score_stride,
+        };
+        let by_query = |tile: &[f32]| Left {
+            start: tile.as_ptr(),
+            row_stride: padded_dim,
+            depth_stride: 1,
+        };
+        let blocks = |values: &[f32]| Right {
+            start: values.as_ptr(),
+            depth_stride: LANES,
+            vector_stride: dim * LANES,
+        };
+        let plain = |values: &[f32]| Right {
+            start: values.as_ptr(),
+            depth_stride: padded_dim,
+            vector_stride: LANES,
+        };
+        let into = |out: &mut [f32], row_stride: usize, accumulate: bool| Output {
+            start: out.as_mut_ptr(),
+            row_stride,
+            accumulate,
+        };
+        let scores = Extent {
+            rows: count,
+            columns,
+            depth: dim,
+        };
+        let by_position = Extent {
+            rows: visible,
+            columns: padded_dim,
+            depth: count,
+        };
+        // SAFETY: every operand is a scratch slice sized above for `TILE_QUERIES` queries and `padded_rows`
+        // positions, or the cache's blocks, and `columns <= padded_rows`.
+        unsafe {
+            tile::multiply::<V>(
+                scores,
+                by_query(tile_q),
+                blocks(keys),
+                into(probabilities, score_stride, false),
+                &mut [],
+            );
+            tile::multiply::<V>(
+                scores,
+                by_query(tile_dout),
+                blocks(value_blocks),
+                into(score_gradients, score_stride, false),
+                &mut [],
+            );
         }
-        key_sums.fill(0.0);
-        value_sums.fill(0.0);
-        let place = |index: usize| (index / group, key_value_head * group + index % group);
-        let total = rows * group;
-        for first in (0..total).step_by(TILE_QUERIES) {
-            let count = TILE_QUERIES.min(total - first);
-            for index in 0..count {
-                let (row, head) = place(first + index);
-                let range =
-                    row * shape.query_width() + head * dim..row * shape.query_width() + (head + 1) * dim;
-                for (tile, source) in [(&mut *tile_q, q), (&mut *tile_dout, dout)] {
-                    let tile = &mut tile[index * padded_dim..][..padded_dim];
-                    tile[..dim].copy_from_slice(&source[range.clone()]);
-                    tile[dim..].fill(0.0);
-                }
-            }
-            let visible = place(first + count - 1).0 + 1;
-            let columns = visible.next_multiple_of(LANES);
-            let by_key = |scores: &[f32]| Left {
-                start: scores.as_ptr(),
-                row_stride: 1,
-                depth_stride: padded_rows,
-            };
-            let by_query = |tile: &[f32]| Left {
-                start: tile.as_ptr(),
-                row_stride: padded_dim,
-                depth_stride: 1,
-            };
-            let blocks = |values: &[f32]| Right {
-                start: values.as_ptr(),
-                depth_stride: LANES,
-                vector_stride: dim * LANES,
-            };
-            let plain = |values: &[f32]| Right {
-                start: values.as_ptr(),
-                depth_stride: padded_dim,
-                vector_stride: LANES,
-            };
-            let into = |out: &mut [f32], row_stride: usize, accumulate: bool| Output {
-                start: out.as_mut_ptr(),
-                row_stride,
-                accumulate,
-            };
-            let scores = Extent {
-                rows: count,
-                columns,
-                depth: dim,
-            };
-            let by_position = Extent {
-                rows: visible,
-                columns: padded_dim,
-                depth: count,
-            };
-            // SAFETY: every operand is a scratch slice sized above for `TILE_QUERIES` queries and `padded_rows`
-            // positions, or the cache's blocks, and `columns <= padded_rows`.
-            unsafe {
-                tile::multiply::<V>(
-                    scores,
-                    by_query(tile_q),
-                    blocks(keys),
-                    into(probabilities, padded_rows, false),
-                );
-                tile::multiply::<V>(
-                    scores,
-                    by_query(tile_dout),
-                    blocks(value_blocks),
-                    into(score_gradients, padded_rows, false),
-                );
-            }
-            for index in 0..count {
-                let (row, head) = place(first + index);
-                let range =
-                    row * shape.query_width() + head * dim..row * shape.query_width() + (head + 1) * dim;
-                let scores = index * padded_rows..index * padded_rows + columns;
-                score_gradient::<V>(
-                    &mut probabilities[scores.clone()],
-                    &mut score_gradients[scores],
-                    row + 1,
-                    shape.scale,
-                    log_sum_exp[row * shape.query_heads + head],
-                    dot::<V>(&out[range.clone()], &dout[range]),
-                );
-            }
-            // SAFETY: as above.
-            unsafe {
-                tile::multiply::<V>(
-                    Extent {
-                        rows: count,
-                        columns: padded_dim,
-                        depth: visible,
-                    },
-                    Left {
-                        start: score_gradients.as_ptr(),
-                        row_stride: padded_rows,
-                        depth_stride: 1,
-                    },
-                    plain(key_rows),
-                    into(tile_dq, padded_dim, false),
-                );
-                tile::multiply::<V>(
-                    by_position,
-                    by_key(score_gradients),
-                    plain(tile_q),
-                    into(key_sums, padded_dim, true),
-                );
-                tile::multiply::<V>(
-                    by_position,
-                    by_key(probabilities),
-                    plain(tile_dout),
-                    into(value_sums, padded_dim, true),
-                );
-            }
-            for index in 0..count {
-                let (row, head) = place(first + index);
-                // SAFETY: each row and query head belongs to one key-value head, hence to one task.
-                let dq = unsafe { dq.slice(row * shape.query_width() + head * dim, dim) };
-                scaled_copy::<V>(&tile_dq[index * padded_dim..], shape.scale, dq);
-            }
+        for index in 0..count {
+            let (row, head) = place(first + index);
+            let range = row * shape.query_width() + head * dim..row * shape.query_width() + (head + 1) * dim;
+            let scores = index * score_stride..index * score_stride + columns;
+            score_gradient::<V>(
+                &mut probabilities[scores.clone()],
+                &mut score_gradients[scores],
+                row + 1,
+                shape.scale,
+                log_sum_exp[row * shape.query_heads + head],
+                dot::<V>(&out[range.clone()], &dout[range]),
+            );
         }
-        for position in 0..rows {
-            let start = position * shape.key_value_width() + key_value_head * dim;
-            // SAFETY: each position and key-value head belongs to one task.
-            let (dk, dv) = unsafe { (dk.slice(start, dim), dv.slice(start, dim)) };
-            scaled_copy::<V>(&key_sums[position * padded_dim..], shape.scale, dk);
-            dv.copy_from_slice(&value_sums[position * padded_dim..][..dim]);
+        // SAFETY: as above.
+        unsafe {
+            tile::multiply::<V>(
+                Extent {
+                    rows: count,
+                    columns: padded_dim,
+                    depth: visible,
+                },
+                Left {
+                    start: score_gradients.as_ptr(),
+                    row_stride: score_stride,
+                    depth_stride: 1,
+                },
+                plain(key_rows),
+                into(tile_dq, padded_dim, false),
+                &mut [],
+            );
+            tile::multiply::<V>(
+                by_position,
+                by_key(score_gradients),
+                plain(tile_q),
+                into(key_sums, padded_dim, true),
+                &mut [],
+            );
+            tile::multiply::<V>(
+                by_position,
+                by_key(probabilities),
+                plain(tile_dout),
+                into(value_sums, padded_dim, true),
+                &mut [],
+            );
         }
-    });
+        for index in 0..count {
+            let (row, head) = place(first + index);
+            // SAFETY: each row and query head belongs to one key-value head, hence to one task.
+            let dq = unsafe { dq.slice(row * shape.query_width() + head * dim, dim) };
+            scaled_copy::<V>(&tile_dq[index * padded_dim..], shape.scale, dq);
+        }
+    }
+    for position in 0..rows {
+        let start = position * shape.key_value_width() + key_value_head * dim;
+        // SAFETY: each position and key-value head belongs to one task.
+        let (dk, dv) = unsafe { (dk.slice(start, dim), dv.slice(start, dim)) };
+        scaled_copy::<V>(&key_sums[position * padded_dim..], shape.scale, dk);
+        dv.copy_from_slice(&value_sums[position * padded_dim..][..dim]);
+    }
 }
 
 dispatched! {
@@ -291,6 +307,7 @@ dispatched! {
         dq: SharedOutput,
         dk: SharedOutput,
         dv: SharedOutput,
+        buffer: &mut [f32],
     ) = head_backward_body;
 }
 
@@ -316,15 +333,22 @@ fn score_gradient<V: Lanes>(
     out_dot_dout: f32,
 ) {
     let (scale, shift, mean) = (V::splat(scale), V::splat(log_sum_exp), V::splat(out_dot_dout));
-    for start in (0..visible).step_by(LANES) {
-        let probability = exp_lanes(V::read(scores, start, 0.0).mul(scale).sub(shift));
-        probability
-            .mul(V::read(gradients, start, 0.0).sub(mean))
-            .write(gradients, start);
-        probability.write(scores, start);
+    let zero = V::splat(0.0);
+    let (scores, _) = scores.as_chunks_mut();
+    let (gradients, _) = gradients.as_chunks_mut();
+    for ((score, gradient), start) in scores.iter_mut().zip(gradients).zip((0..).step_by(LANES)) {
+        if start >= visible {
+            zero.store(score);
+            zero.store(gradient);
+            continue;
+        }
+        let mut probability = exp_lanes(V::load(score).mul(scale).sub(shift));
+        if start + LANES > visible {
+            probability = probability.first(visible - start, zero);
+        }
+        probability.mul(V::load(gradient).sub(mean)).store(gradient);
+        probability.store(score);
     }
-    scores[visible..].fill(0.0);
-    gradients[visible..].fill(0.0);
 }
 
 /// `out = source[..out.len()] · factor`.

@@ -2,7 +2,7 @@
 //!
 //! Not for: gradients.
 
-use super::{AttentionShape, KeyValueCache};
+use super::{AttentionShape, KeyValueCache, spread_stride};
 use crate::instruction_set::{InstructionSet, dispatched};
 use crate::lanes::{LANES, Lanes};
 use crate::math::{self, exp_lanes};
@@ -78,7 +78,9 @@ pub fn attention(
             rows: task_rows.min(rows - first_row),
             first_position,
         };
-        attend(set, queries, cache, output, log_sum_exp);
+        scratch::with(queries.scratch_length(), |buffer| {
+            attend(set, queries, cache, output, log_sum_exp, buffer);
+        });
     });
 }
 
@@ -94,6 +96,24 @@ struct Queries<'a> {
 }
 
 impl Queries<'_> {
+    /// Number of queries.
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.rows * self.shape.group()
+    }
+
+    /// Distance between two queries' scores: room for the keys that some query sees, in whole blocks.
+    #[inline(always)]
+    fn score_stride(&self) -> usize {
+        spread_stride(self.visible(self.count() - 1))
+    }
+
+    /// Values of working memory: a tile's scores, queries and outputs.
+    fn scratch_length(&self) -> usize {
+        let dim = self.shape.head_dim;
+        MOST_TILE_ROWS * (self.score_stride() + dim + dim.next_multiple_of(LANES))
+    }
+
     /// The row and head of query `index`.
     #[inline(always)]
     fn row_and_head(&self, index: usize) -> (usize, usize) {
@@ -117,130 +137,133 @@ fn attend_body<V: Lanes>(
     cache: &KeyValueCache,
     output: SharedOutput,
     log_sum_exp: Option<SharedOutput>,
+    buffer: &mut [f32],
 ) {
     let shape = queries.shape;
     let dim = shape.head_dim;
     let padded_dim = dim.next_multiple_of(LANES);
     let keys = cache.keys(queries.key_value_head);
     let values = cache.values(queries.key_value_head);
-    let count = queries.rows * shape.group();
-    let most_keys = queries.visible(count - 1).next_multiple_of(LANES);
-    let tile_queries = V::TILE_ROWS.min(count);
-    scratch::with(tile_queries * (most_keys + dim + padded_dim), |buffer| {
-        let (scores, rest) = buffer.split_at_mut(tile_queries * most_keys);
-        let (tile_q, sums) = rest.split_at_mut(tile_queries * dim);
-        for first in (0..count).step_by(tile_queries) {
-            let count = tile_queries.min(count - first);
-            for index in 0..count {
-                let (row, head) = queries.row_and_head(first + index);
-                tile_q[index * dim..][..dim]
-                    .copy_from_slice(&queries.q[row * shape.query_width() + head * dim..][..dim]);
-            }
-            let fewest = queries.visible(first);
-            let most = queries.visible(first + count - 1);
-            // SAFETY: `keys` holds whole blocks of sixteen positions up to `most`, which `attention` checked; the
-            // scratch slices are sized for `tile_queries` rows of `most_keys` scores.
-            unsafe {
-                tile::multiply::<V>(
-                    Extent {
-                        rows: count,
-                        columns: most.next_multiple_of(LANES),
-                        depth: dim,
-                    },
-                    Left {
-                        start: tile_q.as_ptr(),
-                        row_stride: dim,
-                        depth_stride: 1,
-                    },
-                    Right {
-                        start: keys.as_ptr(),
-                        depth_stride: LANES,
-                        vector_stride: dim * LANES,
-                    },
-                    Output {
-                        start: scores.as_mut_ptr(),
-                        row_stride: most_keys,
-                        accumulate: false,
-                    },
-                );
-            }
-            let mut inverses = [0.0; MOST_TILE_ROWS];
-            for index in 0..count {
-                let (row, head) = queries.row_and_head(first + index);
-                let visible = queries.visible(first + index);
-                let (sum, greatest) = soft_max::<V>(&mut scores[index * most_keys..][..visible], shape.scale);
-                inverses[index] = 1.0 / sum;
-                if let Some(log_sum_exp) = log_sum_exp {
-                    // SAFETY: each row and head belongs to one task; `attention` checked the length.
-                    unsafe {
-                        *log_sum_exp.at(row * shape.query_heads + head) =
-                            greatest + math::log(f64::from(sum)) as f32;
-                    }
-                }
-            }
-            // Keys that every query of the tile sees go through the register tiles; each query's few others continue
-            // its chain alone.
-            // SAFETY: `values` holds `most` rows of `padded_dim`; scratch as above.
-            unsafe {
-                let right = |key: usize| Right {
-                    start: values.as_ptr().add(key * padded_dim),
-                    depth_stride: padded_dim,
-                    vector_stride: LANES,
-                };
-                tile::multiply::<V>(
-                    Extent {
-                        rows: count,
-                        columns: padded_dim,
-                        depth: fewest,
-                    },
-                    Left {
-                        start: scores.as_ptr(),
-                        row_stride: most_keys,
-                        depth_stride: 1,
-                    },
-                    right(0),
-                    Output {
-                        start: sums.as_mut_ptr(),
-                        row_stride: padded_dim,
-                        accumulate: false,
-                    },
-                );
-                for index in 0..count {
-                    let visible = queries.visible(first + index);
-                    if visible > fewest {
-                        tile::multiply::<V>(
-                            Extent {
-                                rows: 1,
-                                columns: padded_dim,
-                                depth: visible - fewest,
-                            },
-                            Left {
-                                start: scores.as_ptr().add(index * most_keys + fewest),
-                                row_stride: most_keys,
-                                depth_stride: 1,
-                            },
-                            right(fewest),
-                            Output {
-                                start: sums.as_mut_ptr().add(index * padded_dim),
-                                row_stride: padded_dim,
-                                accumulate: true,
-                            },
-                        );
-                    }
-                }
-            }
-            for index in 0..count {
-                let (row, head) = queries.row_and_head(first + index);
+    let count = queries.count();
+    let stride = queries.score_stride();
+    let tile_queries = V::TILE_ROWS;
+    let (scores, rest) = buffer.split_at_mut(tile_queries * stride);
+    let (tile_q, sums) = rest.split_at_mut(tile_queries * dim);
+    for first in (0..count).step_by(tile_queries) {
+        let count = tile_queries.min(count - first);
+        for index in 0..count {
+            let (row, head) = queries.row_and_head(first + index);
+            tile_q[index * dim..][..dim]
+                .copy_from_slice(&queries.q[row * shape.query_width() + head * dim..][..dim]);
+        }
+        let fewest = queries.visible(first);
+        let most = queries.visible(first + count - 1);
+        // SAFETY: `keys` holds whole blocks of sixteen positions up to `most`, which `attention` checked; the
+        // scratch slices are sized for `tile_queries` rows of `stride` scores.
+        unsafe {
+            tile::multiply::<V>(
+                Extent {
+                    rows: count,
+                    columns: most.next_multiple_of(LANES),
+                    depth: dim,
+                },
+                Left {
+                    start: tile_q.as_ptr(),
+                    row_stride: dim,
+                    depth_stride: 1,
+                },
+                Right {
+                    start: keys.as_ptr(),
+                    depth_stride: LANES,
+                    vector_stride: dim * LANES,
+                },
+                Output {
+                    start: scores.as_mut_ptr(),
+                    row_stride: stride,
+                    accumulate: false,
+                },
+                &mut [],
+            );
+        }
+        let mut inverses = [0.0; MOST_TILE_ROWS];
+        for index in 0..count {
+            let (row, head) = queries.row_and_head(first + index);
+            let visible = queries.visible(first + index);
+            let (sum, greatest) =
+                soft_max::<V>(&mut scores[index * stride..][..stride], visible, shape.scale);
+            inverses[index] = 1.0 / sum;
+            if let Some(log_sum_exp) = log_sum_exp {
                 // SAFETY: each row and head belongs to one task; `attention` checked the length.
-                let out = unsafe { output.slice(row * shape.query_width() + head * dim, dim) };
-                let inverse = V::splat(inverses[index]);
-                let sums = &sums[index * padded_dim..][..padded_dim];
-                for start in (0..dim).step_by(LANES) {
-                    V::read(sums, start, 0.0).mul(inverse).write(out, start);
+                unsafe {
+                    *log_sum_exp.at(row * shape.query_heads + head) =
+                        greatest + math::log(f64::from(sum)) as f32;
                 }
             }
         }
-    });
+        // Keys that every query of the tile sees go through the register tiles; each query's few others continue
+        // its chain alone.
+        // SAFETY: `values` holds `most` rows of `padded_dim`; scratch as above.
+        unsafe {
+            let right = |key: usize| Right {
+                start: values.as_ptr().add(key * padded_dim),
+                depth_stride: padded_dim,
+                vector_stride: LANES,
+            };
+            tile::multiply::<V>(
+                Extent {
+                    rows: count,
+                    columns: padded_dim,
+                    depth: fewest,
+                },
+                Left {
+                    start: scores.as_ptr(),
+                    row_stride: stride,
+                    depth_stride: 1,
+                },
+                right(0),
+                Output {
+                    start: sums.as_mut_ptr(),
+                    row_stride: padded_dim,
+                    accumulate: false,
+                },
+                &mut [],
+            );
+            for index in 0..count {
+                let visible = queries.visible(first + index);
+                if visible > fewest {
+                    tile::multiply::<V>(
+                        Extent {
+                            rows: 1,
+                            columns: padded_dim,
+                            depth: visible - fewest,
+                        },
+                        Left {
+                            start: scores.as_ptr().add(index * stride + fewest),
+                            row_stride: stride,
+                            depth_stride: 1,
+                        },
+                        right(fewest),
+                        Output {
+                            start: sums.as_mut_ptr().add(index * padded_dim),
+                            row_stride: padded_dim,
+                            accumulate: true,
+                        },
+                        &mut [],
+                    );
+                }
+            }
+        }
+        for index in 0..count {
+            let (row, head) = queries.row_and_head(first + index);
+            // SAFETY: each row and head belongs to one task; `attention` checked the length.
+            let out = unsafe { output.slice(row * shape.query_width() + head * dim, dim) };
+            let inverse = V::splat(inverses[index]);
+            let sums = &sums[index * padded_dim..][..padded_dim];
+            for start in (0..dim).step_by(LANES) {
+                V::read(sums, start, 0.0).mul(inverse).write(out, start);
+            }
+        }
+    }
 }
 
 dispatched! {
@@ -249,26 +272,33 @@ dispatched! {
         cache: &KeyValueCache,
         output: SharedOutput,
         log_sum_exp: Option<SharedOutput>,
+        buffer: &mut [f32],
     ) = attend_body;
 }
 
-/// Replaces raw scores by `exp(scale · score - greatest)`; gives their sum and the greatest scaled score.
+/// Replaces the first `visible` raw scores by `exp(scale · score - greatest)`, and what follows in their last block of
+/// sixteen by zero; gives their sum and the greatest scaled score.
 #[inline(always)]
-fn soft_max<V: Lanes>(scores: &mut [f32], scale: f32) -> (f32, f32) {
+fn soft_max<V: Lanes>(scores: &mut [f32], visible: usize, scale: f32) -> (f32, f32) {
     let scale = V::splat(scale);
-    let mut greatest = V::splat(f32::NEG_INFINITY);
-    for start in (0..scores.len()).step_by(LANES) {
-        let scaled = V::read(scores, start, f32::NEG_INFINITY).mul(scale);
+    let unseen = V::splat(f32::NEG_INFINITY);
+    let (blocks, _) = scores[..visible.next_multiple_of(LANES)].as_chunks_mut();
+    let mut greatest = unseen;
+    for (block, start) in blocks.iter_mut().zip((0..).step_by(LANES)) {
+        let mut scaled = V::load(block).mul(scale);
+        if start + LANES > visible {
+            scaled = scaled.first(visible - start, unseen);
+        }
         greatest = greatest.maximum(scaled);
-        scaled.write(scores, start);
+        scaled.store(block);
     }
     let greatest = greatest.greatest();
     let shift = V::splat(greatest);
     let mut sum = V::splat(0.0);
-    for start in (0..scores.len()).step_by(LANES) {
-        let weight = exp_lanes(V::read(scores, start, f32::NEG_INFINITY).sub(shift));
+    for block in blocks {
+        let weight = exp_lanes(V::load(block).sub(shift));
         sum = sum.add(weight);
-        weight.write(scores, start);
+        weight.store(block);
     }
     (sum.sum(), greatest)
 }

@@ -14,6 +14,8 @@ pub use backward::attention_backward;
 pub use cache::KeyValueCache;
 pub use forward::attention;
 
+use crate::lanes::LANES;
+
 /// The shape of an attention layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionShape {
@@ -52,4 +54,10 @@ impl AttentionShape {
         );
         assert!(self.head_dim > 0, "`head_dim` must be positive");
     }
+}
+
+/// A row length of at least `count` values: an odd number of cache lines, so that rows below one another spread over
+/// all places in the first cache.
+fn spread_stride(count: usize) -> usize {
+    (count.div_ceil(LANES) | 1) * LANES
 }

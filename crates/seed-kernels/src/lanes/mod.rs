@@ -54,6 +54,9 @@ pub(crate) trait Lanes: Copy {
     /// `2^(n - 1)` for lanes holding `1.5 * 2^23 + n` with integer `n` in -125..=128; any value for other lanes.
     fn half_power_of_two(self) -> Self;
 
+    /// Asks for the cache line at `address`, which need not be readable.
+    fn prefetch(address: *const f32);
+
     /// Reads sixteen values.
     ///
     /// # Safety
@@ -99,6 +102,15 @@ pub(crate) trait Lanes: Copy {
             let count = rest.len();
             rest.copy_from_slice(&self.to_array()[..count]);
         }
+    }
+
+    /// The first `count` lanes of `self`, then those of `rest`.
+    #[inline(always)]
+    fn first(self, count: usize, rest: Self) -> Self {
+        const INDICES: [f32; LANES] = [
+            0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
+        ];
+        Self::load(&INDICES).select_less(Self::splat(count as f32), self, rest)
     }
 
     /// The lanes as an array.

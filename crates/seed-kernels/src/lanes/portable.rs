@@ -100,4 +100,7 @@ impl Lanes for Portable {
                 .map(|value| f32::from_bits((value.to_bits() << 23).wrapping_add(126 << 23))),
         )
     }
+
+    #[inline(always)]
+    fn prefetch(_address: *const f32) {}
 }

@@ -3,13 +3,13 @@
 //! Not for: being called from code that was not compiled for these instructions (see [`super::Lanes`]).
 
 use core::arch::x86_64::{
-    __m256, __m512, _CMP_LT_OQ, _mm256_add_epi32, _mm256_add_ps, _mm256_blendv_ps, _mm256_castps_si256,
-    _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_div_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_max_ps,
-    _mm256_mul_ps, _mm256_set1_epi32, _mm256_set1_ps, _mm256_slli_epi32, _mm256_sqrt_ps, _mm256_storeu_ps,
-    _mm256_sub_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_castps_si512, _mm512_castsi512_ps,
-    _mm512_cmp_ps_mask, _mm512_div_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_blend_ps, _mm512_max_ps,
-    _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_sqrt_ps, _mm512_storeu_ps,
-    _mm512_sub_ps,
+    __m256, __m512, _CMP_LT_OQ, _MM_HINT_T0, _mm_prefetch, _mm256_add_epi32, _mm256_add_ps, _mm256_blendv_ps,
+    _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_div_ps, _mm256_fmadd_ps, _mm256_loadu_ps,
+    _mm256_max_ps, _mm256_mul_ps, _mm256_set1_epi32, _mm256_set1_ps, _mm256_slli_epi32, _mm256_sqrt_ps,
+    _mm256_storeu_ps, _mm256_sub_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_castps_si512,
+    _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_div_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_mask_blend_ps, _mm512_mask_loadu_ps, _mm512_mask_storeu_ps, _mm512_max_ps, _mm512_mul_ps,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_sqrt_ps, _mm512_storeu_ps, _mm512_sub_ps,
 };
 
 use super::{LANES, Lanes};
@@ -26,6 +26,16 @@ macro_rules! intrinsics {
         // loads and stores go through references to whole arrays and need no alignment.
         unsafe { $body }
     };
+}
+
+/// The mask of the lanes under `count`.
+#[inline(always)]
+fn first_of_sixteen(count: usize) -> u16 {
+    if count >= LANES {
+        u16::MAX
+    } else {
+        (1 << count) - 1
+    }
 }
 
 impl Lanes for Avx512 {
@@ -99,6 +109,30 @@ impl Lanes for Avx512 {
             _mm512_slli_epi32::<23>(_mm512_castps_si512(self.0)),
             _mm512_set1_epi32(126 << 23)
         ))))
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        intrinsics!(_mm_prefetch::<_MM_HINT_T0>(address.cast()));
+    }
+
+    #[inline(always)]
+    fn read(values: &[f32], start: usize, fill: f32) -> Self {
+        let rest = &values[start..];
+        let mask = first_of_sixteen(rest.len());
+        // Lanes that the mask leaves out are not accessed.
+        Self(intrinsics!(_mm512_mask_loadu_ps(
+            _mm512_set1_ps(fill),
+            mask,
+            rest.as_ptr()
+        )))
+    }
+
+    #[inline(always)]
+    fn write(self, out: &mut [f32], start: usize) {
+        let rest = &mut out[start..];
+        let mask = first_of_sixteen(rest.len());
+        intrinsics!(_mm512_mask_storeu_ps(rest.as_mut_ptr(), mask, self.0));
     }
 }
 
@@ -210,5 +244,10 @@ impl Lanes for Avx2 {
             let high = _mm256_add_epi32(_mm256_slli_epi32::<23>(_mm256_castps_si256(self.1)), bias);
             Self(_mm256_castsi256_ps(low), _mm256_castsi256_ps(high))
         })
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        intrinsics!(_mm_prefetch::<_MM_HINT_T0>(address.cast()));
     }
 }

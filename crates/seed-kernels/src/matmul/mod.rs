@@ -19,8 +19,14 @@ use tile::{Extent, Left, Output, Right};
 const DEPTH_BLOCK: usize = 256;
 /// Columns whose right operand, one depth block long, stays in the second cache.
 const COLUMN_BLOCK: usize = 1024;
-/// Rows that one task takes at a time when rows are spread over threads.
-const ROW_BLOCK: usize = 96;
+/// Rows this many values apart share their places in the first cache, which has fewer of them than a tile has rows.
+const COMPETING_STRIDE: usize = 1024;
+/// The fewest rows that one task takes when rows are spread over threads.
+const LEAST_ROWS: usize = 64;
+/// Tasks per thread, so that a thread that loses its core to another program does not keep the others waiting.
+const TASKS_PER_THREAD: usize = 4;
+/// Values of the packed right operand of an outer product, which stays in the second cache.
+const OUTER_BLOCK: usize = 3 << 16;
 
 /// `out[rows, columns] (=|+=) a[rows, depth] · B`, each element one chain of fused multiply-adds in increasing depth,
 /// from zero or, with `accumulate`, from the present value.
@@ -33,20 +39,21 @@ pub fn matmul(a: &[f32], rows: usize, b: &PackedMatrix, out: &mut [f32], accumul
     assert_eq!(a.len(), rows * depth, "`a` must be [rows, depth]");
     assert_eq!(out.len(), rows * columns, "`out` must be [rows, columns]");
     let set = InstructionSet::current();
-    let threads = parallel::threads_for(rows * depth * columns);
+    // Up to a few rows cost the same: reading the matrix.
+    let threads = parallel::threads_for(rows.max(2) * depth * columns);
     let output = SharedOutput::new(out);
     // Few rows: split the columns, so that each thread reads only its part of the matrix.
-    let by_columns = threads > 1 && rows < threads * ROW_BLOCK;
-    let row_block = if threads > 1 && !by_columns {
-        ROW_BLOCK
+    let by_columns = threads > 1 && rows < threads * LEAST_ROWS;
+    let (mut row_block, mut column_block) = (rows.max(1), columns.max(1));
+    if by_columns {
+        column_block = columns.div_ceil(LANES).div_ceil(threads) * LANES;
+    } else if threads > 1 {
+        row_block = rows.div_ceil(threads * TASKS_PER_THREAD).max(LEAST_ROWS);
+    }
+    let packing_length = if depth.is_multiple_of(COMPETING_STRIDE) && rows > 1 {
+        tile::packing_length(DEPTH_BLOCK)
     } else {
-        rows.max(1)
-    };
-    let panels = columns.div_ceil(LANES);
-    let column_block = if by_columns {
-        panels.div_ceil(threads) * LANES
-    } else {
-        columns.max(1)
+        0
     };
     let row_tasks = rows.div_ceil(row_block);
     let column_tasks = columns.div_ceil(column_block);
@@ -60,16 +67,19 @@ pub fn matmul(a: &[f32], rows: usize, b: &PackedMatrix, out: &mut [f32], accumul
             columns: column_block.min(columns - column),
             depth,
         };
-        product(
-            set,
-            extent,
-            &a[row * depth..],
-            &b.values()[column * depth..],
-            output,
-            row * columns + column,
-            columns,
-            accumulate,
-        );
+        scratch::with(packing_length, |packing| {
+            product(
+                set,
+                extent,
+                &a[row * depth..],
+                &b.values()[column * depth..],
+                output,
+                row * columns + column,
+                columns,
+                accumulate,
+                packing,
+            );
+        });
     });
 }
 
@@ -84,10 +94,11 @@ fn product_body<V: Lanes>(
     first: usize,
     row_stride: usize,
     accumulate: bool,
+    packing: &mut [f32],
 ) {
     let depth = extent.depth;
     // One strip of rows meets every value of B once: nothing to keep in a cache, so read it in one go.
-    let depth_block = if extent.rows <= V::TILE_ROWS {
+    let depth_block = if extent.rows <= V::TILE_ROWS && packing.is_empty() {
         depth.max(1)
     } else {
         DEPTH_BLOCK
@@ -121,6 +132,7 @@ fn product_body<V: Lanes>(
                         row_stride,
                         accumulate: accumulate || k > 0,
                     },
+                    packing,
                 );
             }
         }
@@ -136,6 +148,7 @@ dispatched! {
         first: usize,
         row_stride: usize,
         accumulate: bool,
+        packing: &mut [f32],
     ) = product_body;
 }
 
@@ -164,18 +177,16 @@ pub fn accumulate_outer(
     let set = InstructionSet::current();
     let panels = in_features.div_ceil(LANES);
     let output = SharedOutput::new(dw);
-    scratch::with(DEPTH_BLOCK.min(rows) * panels * LANES, |packed| {
-        for first in (0..rows).step_by(DEPTH_BLOCK) {
-            let depth = DEPTH_BLOCK.min(rows - first);
+    let row_block = (OUTER_BLOCK / (panels * LANES).max(1))
+        .clamp(DEPTH_BLOCK, 2 * DEPTH_BLOCK)
+        .min(rows.max(1));
+    scratch::with(row_block * panels * LANES, |packed| {
+        for first in (0..rows).step_by(row_block) {
+            let depth = row_block.min(rows - first);
             let threads = parallel::threads_for(depth * out_features * in_features);
-            let x = &x[first * in_features..][..depth * in_features];
-            pack_rows(x, depth, in_features, packed);
+            pack_rows(threads, &x[first * in_features..], depth, in_features, packed);
             let packed = &*packed;
-            let strip = if threads > 1 {
-                out_features.div_ceil(threads * 2).max(1)
-            } else {
-                out_features.max(1)
-            };
+            let strip = out_features.div_ceil(threads * TASKS_PER_THREAD).max(1);
             parallel::for_each(threads, out_features.div_ceil(strip), |task| {
                 let feature = task * strip;
                 let extent = Extent {
@@ -183,33 +194,38 @@ pub fn accumulate_outer(
                     columns: in_features,
                     depth,
                 };
-                outer(
-                    set,
-                    extent,
-                    &dy[first * out_features + feature..],
-                    out_features,
-                    packed,
-                    output,
-                    feature * in_features,
-                );
+                let dy = &dy[first * out_features + feature..];
+                scratch::with(tile::packing_length(depth), |packing| {
+                    outer(
+                        set,
+                        extent,
+                        dy,
+                        out_features,
+                        packed,
+                        output,
+                        feature * in_features,
+                        packing,
+                    );
+                });
             });
         }
     });
 }
 
-/// Lays `x` `[rows, columns]` out in panels of sixteen columns, padded with zeros.
-fn pack_rows(x: &[f32], rows: usize, columns: usize, packed: &mut [f32]) {
-    for (panel, values) in packed[..rows * columns.next_multiple_of(LANES)]
-        .chunks_exact_mut(rows * LANES)
-        .enumerate()
-    {
+/// Lays the first `rows` rows of `x` `[_, columns]` out in panels of sixteen columns, padded with zeros.
+fn pack_rows(threads: usize, x: &[f32], rows: usize, columns: usize, packed: &mut [f32]) {
+    let panels = columns.div_ceil(LANES);
+    let output = SharedOutput::new(&mut packed[..rows * panels * LANES]);
+    parallel::for_each(threads, panels, |panel| {
+        // SAFETY: tasks own disjoint panels.
+        let values = unsafe { output.slice(panel * rows * LANES, rows * LANES) };
         let first = panel * LANES;
         let width = LANES.min(columns - first);
         for (row, line) in values.chunks_exact_mut(LANES).enumerate() {
             line[..width].copy_from_slice(&x[row * columns + first..][..width]);
             line[width..].fill(0.0);
         }
-    }
+    });
 }
 
 /// `output[first..] += dyᵀ · packed` for the extent's rows (output features).
@@ -221,6 +237,7 @@ fn outer_body<V: Lanes>(
     packed: &[f32],
     output: SharedOutput,
     first: usize,
+    packing: &mut [f32],
 ) {
     // SAFETY: the caller checked the lengths; tasks own disjoint rows of the output, and panels are padded.
     unsafe {
@@ -241,12 +258,21 @@ fn outer_body<V: Lanes>(
                 row_stride: extent.columns,
                 accumulate: true,
             },
+            packing,
         );
     }
 }
 
 dispatched! {
-    fn outer(extent: Extent, dy: &[f32], dy_stride: usize, packed: &[f32], output: SharedOutput, first: usize) = outer_body;
+    fn outer(
+        extent: Extent,
+        dy: &[f32],
+        dy_stride: usize,
+        packed: &[f32],
+        output: SharedOutput,
+        first: usize,
+        packing: &mut [f32],
+    ) = outer_body;
 }
 
 /// Adds `bias` to each of `rows` rows of `y`.

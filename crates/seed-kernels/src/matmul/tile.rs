@@ -45,8 +45,17 @@ pub(crate) struct Extent {
     pub(crate) depth: usize,
 }
 
+/// Length of the working memory that [`multiply`] packs a left operand of `depth` into.
+pub(crate) fn packing_length(depth: usize) -> usize {
+    MOST_TILE_ROWS * depth
+}
+
 /// Computes a whole product in register tiles: row tiles outside, so that a tile's left operand stays in the first
 /// cache while the right operand streams by.
+///
+/// With `packing` of at least [`packing_length`] values, each tile's left operand is first copied there, row beside
+/// row: worth it when its strides would make its cache lines compete for the same few places. Empty `packing` reads
+/// it where it is.
 ///
 /// One function per instruction set, called rather than inlined: its many tiles are compiled once.
 ///
@@ -54,16 +63,26 @@ pub(crate) struct Extent {
 ///
 /// All elements that the extent names are readable (writable for the result, by this call alone), with the right
 /// operand readable to whole vectors of sixteen columns.
-pub(crate) unsafe fn multiply<V: Lanes>(extent: Extent, left: Left, right: Right, output: Output) {
-    multiply_on(V::SET, extent, left, right, output);
+///
+/// # Panics
+///
+/// Panics when `packing` is neither empty nor long enough.
+pub(crate) unsafe fn multiply<V: Lanes>(
+    extent: Extent,
+    left: Left,
+    right: Right,
+    output: Output,
+    packing: &mut [f32],
+) {
+    multiply_on(V::SET, extent, left, right, output, packing);
 }
 
 dispatched! {
-    fn multiply_on(extent: Extent, left: Left, right: Right, output: Output) = multiply_body;
+    fn multiply_on(extent: Extent, left: Left, right: Right, output: Output, packing: &mut [f32]) = multiply_body;
 }
 
 #[inline(always)]
-fn multiply_body<V: Lanes>(extent: Extent, left: Left, right: Right, output: Output) {
+fn multiply_body<V: Lanes>(extent: Extent, left: Left, right: Right, output: Output, packing: &mut [f32]) {
     let tiles = extent.rows.div_ceil(V::TILE_ROWS);
     let mut row = 0;
     for tile in 0..tiles {
@@ -81,37 +100,77 @@ fn multiply_body<V: Lanes>(extent: Extent, left: Left, right: Right, output: Out
             };
             let strip = Extent { rows, ..extent };
             match rows {
-                1 => row_strip::<V, 1>(strip, left, right, output),
-                2 => row_strip::<V, 2>(strip, left, right, output),
-                3 => row_strip::<V, 3>(strip, left, right, output),
-                4 => row_strip::<V, 4>(strip, left, right, output),
-                5 => row_strip::<V, 5>(strip, left, right, output),
-                6 => row_strip::<V, 6>(strip, left, right, output),
-                7 => row_strip::<V, 7>(strip, left, right, output),
-                8 => row_strip::<V, 8>(strip, left, right, output),
-                9 => row_strip::<V, 9>(strip, left, right, output),
-                10 => row_strip::<V, 10>(strip, left, right, output),
-                11 => row_strip::<V, 11>(strip, left, right, output),
-                12 => row_strip::<V, 12>(strip, left, right, output),
-                13 => row_strip::<V, 13>(strip, left, right, output),
-                _ => row_strip::<V, 14>(strip, left, right, output),
+                1 => row_strip::<V, 1>(strip, left, right, output, packing),
+                2 => row_strip::<V, 2>(strip, left, right, output, packing),
+                3 => row_strip::<V, 3>(strip, left, right, output, packing),
+                4 => row_strip::<V, 4>(strip, left, right, output, packing),
+                5 => row_strip::<V, 5>(strip, left, right, output, packing),
+                6 => row_strip::<V, 6>(strip, left, right, output, packing),
+                7 => row_strip::<V, 7>(strip, left, right, output, packing),
+                8 => row_strip::<V, 8>(strip, left, right, output, packing),
+                9 => row_strip::<V, 9>(strip, left, right, output, packing),
+                10 => row_strip::<V, 10>(strip, left, right, output, packing),
+                11 => row_strip::<V, 11>(strip, left, right, output, packing),
+                12 => row_strip::<V, 12>(strip, left, right, output, packing),
+                13 => row_strip::<V, 13>(strip, left, right, output, packing),
+                _ => row_strip::<V, 14>(strip, left, right, output, packing),
             }
         }
         row += rows;
     }
 }
 
-/// One strip of `R` rows over all columns, in tiles as wide as the registers allow.
+/// One strip of `R` rows over all columns.
 ///
 /// # Safety
 ///
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn row_strip<V: Lanes, const R: usize>(extent: Extent, left: Left, right: Right, output: Output) {
+unsafe fn row_strip<V: Lanes, const R: usize>(
+    extent: Extent,
+    left: Left,
+    right: Right,
+    output: Output,
+    packing: &mut [f32],
+) {
     // More rows than the implementation ever asks for: nothing to compile.
     if R > V::TILE_ROWS {
         return;
     }
+    // SAFETY: the caller's promise; the packed copy holds `R` rows and the extent's depth.
+    unsafe {
+        if packing.is_empty() {
+            strip_tiles::<V, R>(extent, left, right, output);
+        } else {
+            let packing = &mut packing[..R * extent.depth];
+            let mut source = left.start;
+            for step in packing.chunks_exact_mut(R) {
+                if left.row_stride == 1 {
+                    step.copy_from_slice(std::slice::from_raw_parts(source, R));
+                } else {
+                    for (r, value) in step.iter_mut().enumerate() {
+                        *value = *source.add(r * left.row_stride);
+                    }
+                }
+                source = source.wrapping_add(left.depth_stride);
+            }
+            let left = Left {
+                start: packing.as_ptr(),
+                row_stride: 1,
+                depth_stride: R,
+            };
+            strip_tiles::<V, R>(extent, left, right, output);
+        }
+    }
+}
+
+/// The tiles of a strip, each as wide as the registers allow.
+///
+/// # Safety
+///
+/// As for [`multiply`].
+#[inline(always)]
+unsafe fn strip_tiles<V: Lanes, const R: usize>(extent: Extent, left: Left, right: Right, output: Output) {
     let mut column = 0;
     let wide = V::ACCUMULATORS / R;
     // SAFETY: each tile's columns are within the extent.
@@ -151,6 +210,18 @@ unsafe fn tile<V: Lanes, const R: usize, const N: usize>(
     output: Output,
     column: usize,
 ) -> usize {
+    if output.accumulate && column + N * LANES < extent.columns {
+        // The next tile starts by loading its part of the result.
+        for r in 0..R {
+            for n in 0..N {
+                V::prefetch(
+                    output
+                        .start
+                        .wrapping_add(r * output.row_stride + column + (N + n) * LANES),
+                );
+            }
+        }
+    }
     let last = (extent.columns - column - (N - 1) * LANES).min(LANES);
     // SAFETY: the caller's promises; `last` keeps the partial vector of the result within the extent.
     unsafe {

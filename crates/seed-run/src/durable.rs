@@ -125,3 +125,82 @@ impl Write for Counted<'_> {
         self.inner.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::simulated_disk::{Fault, SimulatedDisk};
+
+    const PATH: &str = "/run/state";
+
+    fn disk_with(content: &[u8]) -> SimulatedDisk {
+        let disk = SimulatedDisk::new();
+        disk.create_directories(Path::new("/run")).unwrap();
+        disk.sync_directory(Path::new("/")).unwrap();
+        write_atomic_on(&disk, Path::new(PATH), content).unwrap();
+        disk
+    }
+
+    fn content(disk: &SimulatedDisk) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        disk.open(Path::new(PATH))
+            .unwrap()
+            .read_to_end(&mut bytes)
+            .unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_file_is_the_old_one_or_the_new_one() {
+        let before = disk_with(b"old content");
+        for call in 0..20 {
+            let disk = before.copy_with(Some((call, Fault::Death)));
+            let result = write_atomic_on(&disk, Path::new(PATH), b"new");
+            assert!([b"old content".as_slice(), b"new"].contains(&content(&disk.after_death()).as_slice()));
+            for choice in 0..40 {
+                let found = disk.after_power_loss(choice);
+                let bytes = content(&found);
+                if result.is_ok() {
+                    assert_eq!(bytes, b"new", "what was reported written survives");
+                } else {
+                    assert!(
+                        [b"old content".as_slice(), b"new"].contains(&bytes.as_slice()),
+                        "{bytes:?}"
+                    );
+                }
+            }
+            if result.is_ok() {
+                assert_eq!(call, 5, "create, write, sync, rename and sync of the folder");
+                return;
+            }
+        }
+        panic!("never finished");
+    }
+
+    #[test]
+    fn an_error_leaves_the_old_file_alone_and_names_the_bytes() {
+        let before = disk_with(b"old");
+        let disk = before.copy_with(Some((1, Fault::Error(io::ErrorKind::StorageFull))));
+        let message = write_atomic_on(&disk, Path::new(PATH), &[1; 300])
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("`/run/state` needs 300 bytes"), "{message}");
+        assert_eq!(content(&disk), b"old");
+        assert_eq!(
+            disk.list(Path::new("/run")).unwrap().len(),
+            1,
+            "the temporary file is gone"
+        );
+    }
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("absent/file");
+        let message = write_atomic(&path, b"x").unwrap_err().to_string();
+        assert!(
+            message.starts_with("could not create") && message.contains("absent"),
+            "{message}"
+        );
+    }
+}

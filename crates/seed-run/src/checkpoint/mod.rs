@@ -10,7 +10,7 @@
 mod draft;
 mod manifest;
 #[cfg(test)]
-mod simulated_disk;
+pub(crate) mod simulated_disk;
 mod store;
 #[cfg(test)]
 mod tests;

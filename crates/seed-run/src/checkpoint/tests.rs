@@ -250,12 +250,15 @@ fn a_damaged_newest_checkpoint_is_passed_over_and_written_again() {
     assert_eq!(store.steps().unwrap(), [1, 2]);
 }
 
+/// Looks at the disk after the work met its fault at a call.
+type Check<'a> = &'a dyn Fn(usize, &SimulatedDisk, &Result<(), RunError>);
+
 /// Runs `work` with a fault at each call in turn until it succeeds without meeting it, and hands each outcome on.
 fn at_every_call(
     before: &SimulatedDisk,
     fault: Fault,
     work: &dyn Fn(&CheckpointStore) -> Result<(), RunError>,
-    check: &dyn Fn(usize, &SimulatedDisk, &Result<(), RunError>),
+    check: Check<'_>,
 ) -> usize {
     let opening = opening_calls(before);
     for call in opening.. {

@@ -123,7 +123,7 @@ impl Algorithm for Rlsd {
                 match sequence.skill {
                     None => report.without_skill += 1,
                     Some(_) if sequence.skill_truncated && self.options.truncation_guard => {
-                        report.truncated += 1
+                        report.truncated += 1;
                     }
                     Some(_) => report.without_selected_tokens += 1,
                 }

@@ -1,5 +1,7 @@
 //! Group-relative advantages: conformance values, awkward groups, and independence of order.
 
+use std::f64::consts::FRAC_1_SQRT_2;
+
 use proptest::prelude::*;
 use seed_rl::advantages::{ExcludedTrajectory, advantages};
 use seed_rl::{AdvantageOptions, Normalisation, PenaltyPlacement, RlError, Row, StatisticUnit};
@@ -78,7 +80,7 @@ fn trajectory_statistics() {
     let found = advantages(&mixed_group(), &AdvantageOptions { ddof: 1, ..options }).unwrap();
     close(
         &found.values[..4],
-        &[0.707_106_7, 0.707_106_7, 0.707_106_7, -0.707_106_7],
+        &[FRAC_1_SQRT_2, FRAC_1_SQRT_2, FRAC_1_SQRT_2, -FRAC_1_SQRT_2],
     );
 }
 

@@ -1,0 +1,474 @@
+//! An analyser behind an OpenAI-compatible chat completions endpoint.
+//!
+//! Requests run on a bounded number of threads and are retried with exponential back-off and jitter; the jitter is
+//! keyed by request and attempt, so a run repeats its waits. Bodies are bounded. The API key comes from an
+//! environment variable only, is never followed to another host, and never reaches an error or a debug print.
+//!
+//! Not for: streaming, tools, or images.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use seed_random::RandomKey;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use ureq::http::Uri;
+
+use crate::{Analyser, AnalyserError, AnalysisReply, AnalysisRequest};
+
+#[cfg(test)]
+mod tests;
+
+/// Characters of an error body that are shown.
+const EXCERPT: usize = 300;
+
+/// Options of [`EndpointAnalyser`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EndpointOptions {
+    /// The part of the URL before `/chat/completions`, such as `http://127.0.0.1:8000/v1`.
+    pub base_url: String,
+    /// Model name to ask for.
+    pub model: String,
+    /// Environment variable that holds the API key; `None` = no key is sent.
+    pub api_key_variable: Option<String>,
+    /// Sampling temperature.
+    pub temperature: f64,
+    /// Most completion tokens.
+    pub max_tokens: u32,
+    /// Name of the request field for that limit; newer endpoints want `max_completion_tokens`.
+    pub max_tokens_field: String,
+    /// Further fields of the request body, such as `chat_template_kwargs`.
+    pub extra_body: Map<String, Value>,
+    /// Limit for one attempt from connecting to the last byte, in seconds.
+    pub timeout_seconds: f64,
+    /// Attempts per request, the first included.
+    pub attempts: u32,
+    /// Wait before the second attempt; doubled before each further one, then multiplied by 0.5 to 1.
+    pub first_delay_milliseconds: u64,
+    /// Longest wait, also when the endpoint asks for a longer one.
+    pub max_delay_milliseconds: u64,
+    /// Requests under way at a time.
+    pub concurrency: usize,
+    /// Longest body read, in bytes.
+    pub max_response_bytes: u64,
+    /// Send the key over plain http to other machines too.
+    pub allow_plain_http_key: bool,
+}
+
+impl Default for EndpointOptions {
+    /// The paper's annotation settings: greedy, 4,096 tokens, 120 s, five attempts from 1 s on.
+    fn default() -> Self {
+        Self {
+            base_url: "http://127.0.0.1:8000/v1".into(),
+            model: String::new(),
+            api_key_variable: None,
+            temperature: 0.0,
+            max_tokens: 4096,
+            max_tokens_field: "max_tokens".into(),
+            extra_body: Map::new(),
+            timeout_seconds: 120.0,
+            attempts: 5,
+            first_delay_milliseconds: 1000,
+            max_delay_milliseconds: 60_000,
+            concurrency: 8,
+            max_response_bytes: 4 << 20,
+            allow_plain_http_key: false,
+        }
+    }
+}
+
+impl EndpointOptions {
+    /// Checks the options' ranges.
+    ///
+    /// # Errors
+    /// [`AnalyserError::InvalidOption`] naming the option.
+    pub fn validate(&self) -> Result<(), AnalyserError> {
+        let number = |value: f64| value.to_string();
+        let rules: [(&'static str, String, &'static str, bool); 6] = [
+            (
+                "model",
+                self.model.clone(),
+                "the name of a model the endpoint serves",
+                !self.model.is_empty(),
+            ),
+            (
+                "temperature",
+                number(self.temperature),
+                "finite and not negative",
+                self.temperature.is_finite() && self.temperature >= 0.0,
+            ),
+            (
+                "timeout_seconds",
+                number(self.timeout_seconds),
+                "between 0.001 and 86400",
+                (0.001..=86_400.0).contains(&self.timeout_seconds),
+            ),
+            (
+                "attempts",
+                self.attempts.to_string(),
+                "at least 1",
+                self.attempts > 0,
+            ),
+            (
+                "concurrency",
+                self.concurrency.to_string(),
+                "between 1 and 1024",
+                { (1..=1024).contains(&self.concurrency) },
+            ),
+            (
+                "max_response_bytes",
+                self.max_response_bytes.to_string(),
+                "at least 1",
+                self.max_response_bytes > 0,
+            ),
+        ];
+        for (option, value, rule, holds) in rules {
+            if !holds {
+                return Err(AnalyserError::InvalidOption { option, value, rule });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An API key that shows itself to nobody.
+#[derive(Clone)]
+struct ApiKey(String);
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[hidden]")
+    }
+}
+
+/// The analyser behind an endpoint.
+#[derive(Debug)]
+pub struct EndpointAnalyser {
+    options: EndpointOptions,
+    url: String,
+    key: Option<ApiKey>,
+    agent: ureq::Agent,
+}
+
+/// What to do after a failed attempt.
+enum Failure {
+    /// Try again, after this long if the endpoint said so.
+    Retry(AnalyserError, Option<Duration>),
+    /// Give up.
+    Final(AnalyserError),
+}
+
+impl EndpointAnalyser {
+    /// Validates the options and reads the key. Connects to nothing.
+    ///
+    /// # Errors
+    /// [`AnalyserError::InvalidOption`], [`AnalyserError::MissingKey`], [`AnalyserError::UnprotectedKey`].
+    pub fn new(options: EndpointOptions) -> Result<Self, AnalyserError> {
+        Self::with_environment(options, |variable| std::env::var(variable).ok())
+    }
+
+    fn with_environment(
+        options: EndpointOptions,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, AnalyserError> {
+        options.validate()?;
+        let url = format!("{}/chat/completions", options.base_url.trim_end_matches('/'));
+        let (is_encrypted, is_loopback) = inspect_url(&url, &options.base_url)?;
+        let key = match &options.api_key_variable {
+            None => None,
+            Some(variable) => {
+                let missing = || AnalyserError::MissingKey {
+                    variable: variable.clone(),
+                };
+                let key = environment(variable).ok_or_else(missing)?.trim().to_owned();
+                // Anything else could not be a header value; the key itself must not be shown.
+                if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                    return Err(missing());
+                }
+                if !is_encrypted && !is_loopback && !options.allow_plain_http_key {
+                    return Err(AnalyserError::UnprotectedKey { url });
+                }
+                Some(ApiKey(key))
+            }
+        };
+        let mut config = ureq::Agent::config_builder()
+            .timeout_global(Some(Duration::from_secs_f64(options.timeout_seconds)))
+            .http_status_as_error(false)
+            // A redirect could carry the key to another host.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("seed/", env!("CARGO_PKG_VERSION")));
+        if is_loopback {
+            config = config.proxy(None);
+        }
+        Ok(Self {
+            agent: config.build().new_agent(),
+            options,
+            url,
+            key,
+        })
+    }
+
+    /// Answers one request, with retries.
+    fn answer(&self, request: &AnalysisRequest) -> Result<AnalysisReply, AnalyserError> {
+        let jitter = RandomKey::new(0).with_text("analysis request", &request.id);
+        let mut attempt = 1;
+        loop {
+            match self.attempt(request, attempt) {
+                Ok(reply) => return Ok(reply),
+                Err(Failure::Final(error)) => return Err(error),
+                Err(Failure::Retry(error, _)) if attempt >= self.options.attempts => return Err(error),
+                Err(Failure::Retry(_, asked)) => {
+                    thread::sleep(self.delay(attempt, asked, jitter.uniform(u64::from(attempt))));
+                    attempt += 1;
+                }
+            }
+        }
+    }
+
+    /// The wait after the failed attempt `attempt`, given what the endpoint asked for and a number in `[0, 1)`.
+    fn delay(&self, attempt: u32, asked: Option<Duration>, jitter: f64) -> Duration {
+        let longest = Duration::from_millis(self.options.max_delay_milliseconds);
+        if let Some(asked) = asked {
+            return asked.min(longest);
+        }
+        let doubled = 2u64
+            .saturating_pow(attempt - 1)
+            .saturating_mul(self.options.first_delay_milliseconds);
+        Duration::from_millis(doubled)
+            .min(longest)
+            .mul_f64(0.5 + 0.5 * jitter)
+    }
+
+    fn attempt(&self, request: &AnalysisRequest, attempt: u32) -> Result<AnalysisReply, Failure> {
+        let mut post = self
+            .agent
+            .post(&self.url)
+            .header("content-type", "application/json");
+        if let Some(ApiKey(key)) = &self.key {
+            post = post.header("authorization", format!("Bearer {key}"));
+        }
+        let body = self.body(request).to_string();
+        let mut response = post.send(&body).map_err(|error| self.broken(error, attempt))?;
+        let status = response.status().as_u16();
+        let asked = response
+            .headers()
+            .get("retry-after")
+            .and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok())
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let read = response
+            .body_mut()
+            .with_config()
+            .limit(self.options.max_response_bytes)
+            .read_to_vec();
+        if !(200..300).contains(&status) {
+            let error = AnalyserError::Status {
+                url: self.url.clone(),
+                status,
+                attempts: attempt,
+                excerpt: self.excerpt(&read.unwrap_or_default()),
+            };
+            let passes = matches!(status, 408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529);
+            return Err(if passes {
+                Failure::Retry(error, asked)
+            } else {
+                Failure::Final(error)
+            });
+        }
+        let bytes = read.map_err(|error| self.broken(error, attempt))?;
+        read_completion(&bytes, attempt).map_err(|reason| {
+            let error = AnalyserError::Malformed {
+                url: self.url.clone(),
+                attempts: attempt,
+                reason,
+            };
+            Failure::Retry(error, None)
+        })
+    }
+
+    fn body(&self, request: &AnalysisRequest) -> Value {
+        let mut body = self.options.extra_body.clone();
+        body.insert("model".into(), json!(self.options.model));
+        body.insert(
+            "messages".into(),
+            json!([{"role": "user", "content": request.prompt}]),
+        );
+        body.insert("temperature".into(), json!(self.options.temperature));
+        body.insert(
+            self.options.max_tokens_field.clone(),
+            json!(self.options.max_tokens),
+        );
+        body.insert("stream".into(), json!(false));
+        Value::Object(body)
+    }
+
+    /// A failure below HTTP, or while reading the body.
+    fn broken(&self, error: ureq::Error, attempts: u32) -> Failure {
+        let url = self.url.clone();
+        match error {
+            ureq::Error::BodyExceedsLimit(limit) => Failure::Final(AnalyserError::Oversized { url, limit }),
+            ureq::Error::Timeout(_) => {
+                let seconds = self.options.timeout_seconds;
+                Failure::Retry(
+                    AnalyserError::TimedOut {
+                        url,
+                        seconds,
+                        attempts,
+                    },
+                    None,
+                )
+            }
+            other => {
+                let reason = self.redacted(&other.to_string());
+                Failure::Retry(
+                    AnalyserError::Connection {
+                        url,
+                        attempts,
+                        reason,
+                    },
+                    None,
+                )
+            }
+        }
+    }
+
+    /// The start of an error body on one line. Some endpoints repeat the key they were given.
+    fn excerpt(&self, body: &[u8]) -> String {
+        let text = self.redacted(&String::from_utf8_lossy(body));
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if line.is_empty() {
+            "(no body)".into()
+        } else {
+            line.chars().take(EXCERPT).collect()
+        }
+    }
+
+    fn redacted(&self, text: &str) -> String {
+        match &self.key {
+            Some(ApiKey(key)) => text.replace(key.as_str(), "[hidden]"),
+            None => text.to_owned(),
+        }
+    }
+}
+
+impl Analyser for EndpointAnalyser {
+    fn name(&self) -> &str {
+        &self.options.model
+    }
+
+    fn analyse(&mut self, requests: &[AnalysisRequest]) -> Vec<Result<AnalysisReply, AnalyserError>> {
+        let next = AtomicUsize::new(0);
+        let workers = self.options.concurrency.min(requests.len());
+        let this = &*self;
+        let mut answers: Vec<(usize, Result<AnalysisReply, AnalyserError>)> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..workers)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut own = Vec::new();
+                        while let Some((index, request)) = {
+                            let index = next.fetch_add(1, Ordering::Relaxed);
+                            requests.get(index).map(|request| (index, request))
+                        } {
+                            own.push((index, this.answer(request)));
+                        }
+                        own
+                    })
+                })
+                .collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, Vec<_>>| match thread.join() {
+                Ok(own) => own,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            threads.into_iter().flat_map(join).collect()
+        });
+        answers.sort_by_key(|(index, _)| *index);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+}
+
+/// Whether the URL is encrypted, and whether it stays on this machine.
+fn inspect_url(url: &str, base_url: &str) -> Result<(bool, bool), AnalyserError> {
+    let invalid = |rule| AnalyserError::InvalidOption {
+        option: "base_url",
+        value: base_url.to_owned(),
+        rule,
+    };
+    let uri: Uri = url
+        .parse()
+        .map_err(|_| invalid("a URL such as `https://host/v1`"))?;
+    let authority = uri
+        .authority()
+        .ok_or_else(|| invalid("a URL with scheme and host, such as `https://host/v1`"))?;
+    if authority.as_str().contains('@') {
+        return Err(AnalyserError::InvalidOption {
+            option: "base_url",
+            value: "[hidden]".into(),
+            rule: "free of user and password; put the key in an environment variable",
+        });
+    }
+    let is_encrypted = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return Err(invalid("http or https")),
+    };
+    if uri.query().is_some() {
+        return Err(invalid("free of a query"));
+    }
+    let host = authority.host().trim_matches(['[', ']']);
+    let is_loopback = host.eq_ignore_ascii_case("localhost")
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback());
+    Ok((is_encrypted, is_loopback))
+}
+
+/// The parts of a chat completion that are used.
+#[derive(Deserialize)]
+struct Completion {
+    choices: Vec<Choice>,
+    #[serde(default)]
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: Message,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    content: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Usage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+}
+
+/// Reads a chat completion; the error says what is wrong with it.
+fn read_completion(bytes: &[u8], attempts: u32) -> Result<AnalysisReply, String> {
+    let completion: Completion = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let choice = completion
+        .choices
+        .into_iter()
+        .next()
+        .ok_or("`choices` is empty")?;
+    let text = choice.message.content.ok_or("the message has no content")?;
+    let usage = completion.usage.unwrap_or_default();
+    Ok(AnalysisReply {
+        text,
+        truncated: choice.finish_reason.as_deref() == Some("length"),
+        attempts,
+        prompt_tokens: usage.prompt_tokens,
+        completion_tokens: usage.completion_tokens,
+    })
+}

@@ -311,7 +311,78 @@ fn batches() -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
+/// The formula written out once more, group by group and without any care for order or ties.
+fn plain_reference(rows: &[Row], options: &AdvantageOptions) -> Vec<f64> {
+    let score = |row: &Row| {
+        f64::from(row.score)
+            - if row.valid {
+                0.0
+            } else {
+                options.invalid_action_penalty
+            }
+    };
+    rows.iter()
+        .map(|own| {
+            let group: Vec<&Row> = rows
+                .iter()
+                .filter(|row| row.group == own.group && row.trains)
+                .collect();
+            let is_first = |row: &Row| {
+                !group
+                    .iter()
+                    .any(|other| other.trajectory == row.trajectory && other.step < row.step)
+            };
+            let sample: Vec<f64> = group
+                .iter()
+                .filter(|row| options.statistic_unit == StatisticUnit::Step || is_first(row))
+                .map(|row| score(row))
+                .collect();
+            let count = sample.len() as f64;
+            let mean = sample.iter().sum::<f64>() / count;
+            let squares: f64 = sample.iter().map(|value| (value - mean).powi(2)).sum();
+            let sigma = (squares / (count - f64::from(options.ddof))).sqrt();
+            match options.normalisation {
+                Normalisation::Mean => score(own) - mean,
+                Normalisation::MeanStd => (score(own) - mean) / (sigma + 1e-6),
+            }
+        })
+        .collect()
+}
+
 proptest! {
+    /// Away from ties and single trajectories the result is the formula.
+    #[test]
+    fn untied_groups_follow_the_formula(
+        rows in batches(),
+        trajectory_unit in any::<bool>(),
+        with_deviation in any::<bool>(),
+        ddof in 0u8..=1,
+    ) {
+        let options = AdvantageOptions {
+            statistic_unit: if trajectory_unit { StatisticUnit::Trajectory } else { StatisticUnit::Step },
+            normalisation: if with_deviation { Normalisation::MeanStd } else { Normalisation::Mean },
+            ddof,
+            ..AdvantageOptions::default()
+        };
+        let found = advantages(&rows, &options).unwrap();
+        let expected = plain_reference(&rows, &options);
+        for ((row, value), expected) in rows.iter().zip(&found.values).zip(expected) {
+            let trajectories: std::collections::BTreeSet<u64> = rows
+                .iter()
+                .filter(|other| other.group == row.group && other.trains)
+                .map(|other| other.trajectory)
+                .collect();
+            let tied = rows
+                .iter()
+                .filter(|other| other.group == row.group && other.trains)
+                .all(|other| other.score == row.score);
+            if row.trains && trajectories.len() > 1 && !tied {
+                let close = (f64::from(*value) - expected).abs() < 1e-5 * (1.0 + expected.abs());
+                prop_assert!(close, "{} against {}", value, expected);
+            }
+        }
+    }
+
     /// Groups are formed by id: any finishing order gives the same bits.
     #[test]
     fn order_never_changes_a_bit(

@@ -1,5 +1,7 @@
 //! Properties of the whole update that need no language model: a table of logits stands in for one.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test by panicking")]
+
 use seed_rl::gate::GateMode;
 use seed_rl::grpo::Grpo;
 use seed_rl::seed::Seed;

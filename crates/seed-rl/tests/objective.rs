@@ -1,5 +1,7 @@
 //! The objective: conformance values, gradients against finite differences, and independence of order and split.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test by panicking")]
+
 use proptest::prelude::*;
 use seed_rl::algorithm::Algorithm;
 use seed_rl::gate::GateMode;
@@ -21,12 +23,9 @@ fn auxiliary_only() -> PolicyOptions {
     }
 }
 
-fn unit_coefficient(options: SeedOptions) -> Seed {
-    Seed::new(SeedOptions {
-        coefficient: CoefficientSchedule::constant(1.0),
-        ..options
-    })
-    .unwrap()
+fn unit_coefficient(mut options: SeedOptions) -> Seed {
+    options.coefficient = CoefficientSchedule::constant(1.0);
+    Seed::new(options).unwrap()
 }
 
 /// Evaluates one mini-batch over `order`, given fresh log-probs and entropies of every sequence of the batch.

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
+/// Requests that an echoing server waits for before it answers the first.
+const ECHO_TOGETHER: usize = 3;
+
 /// What the server does with one connection.
 #[derive(Clone, Debug)]
 enum Behaviour {
@@ -54,7 +57,7 @@ impl Server {
                 thread::spawn(move || {
                     most.fetch_max(active.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     // The client may be gone already.
-                    let _ = serve(stream.unwrap(), behaviour, &requests, &active);
+                    let _ = serve(stream.unwrap(), behaviour, &requests, &active, &most);
                 });
             }
         });
@@ -82,6 +85,7 @@ fn serve(
     behaviour: Behaviour,
     requests: &Mutex<Vec<(String, String)>>,
     active: &AtomicUsize,
+    most_at_once: &AtomicUsize,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
@@ -106,8 +110,11 @@ fn serve(
     match behaviour {
         Behaviour::Answer(status, headers, body) => {
             if body == "ECHO" {
-                // Long enough for requests to overlap if the client lets them.
-                thread::sleep(Duration::from_millis(30));
+                // Holds the first answers back until as many requests as expected are under way.
+                let patience = Instant::now() + Duration::from_secs(20);
+                while most_at_once.load(Ordering::SeqCst) < ECHO_TOGETHER && Instant::now() < patience {
+                    thread::sleep(Duration::from_millis(1));
+                }
             }
             let prompt: Value = serde_json::from_str(&prompt).unwrap();
             let echo = completion(prompt["messages"][0]["content"].as_str().unwrap());
@@ -377,7 +384,7 @@ fn broken_transfers_are_retried() {
 #[test]
 fn long_bodies_are_refused_unread() {
     let (answer, server) = ask_with(vec![ok(&"x".repeat(5000))], |options| {
-        options.max_response_bytes = 1000
+        options.max_response_bytes = 1000;
     });
     let url = format!("{}/chat/completions", server.base_url);
     assert_eq!(answer, Err(AnalyserError::Oversized { url, limit: 1000 }));
@@ -388,7 +395,7 @@ fn long_bodies_are_refused_unread() {
 fn many_requests_keep_their_order_under_the_limit() {
     let server = Server::start(vec![Behaviour::Answer(200, "", "ECHO".into())]);
     let mut analyser = EndpointAnalyser::new(EndpointOptions {
-        concurrency: 3,
+        concurrency: ECHO_TOGETHER,
         ..server.options()
     })
     .unwrap();
@@ -404,8 +411,7 @@ fn many_requests_keep_their_order_under_the_limit() {
             .map(|request| request.prompt.clone())
             .collect::<Vec<_>>()
     );
-    let most = server.most_at_once.load(Ordering::SeqCst);
-    assert!((2..=3).contains(&most), "{most} at once");
+    assert_eq!(server.most_at_once.load(Ordering::SeqCst), ECHO_TOGETHER);
     assert!(analyser.analyse(&[]).is_empty());
 }
 

@@ -1,3 +1,28 @@
-//! The programs: collect, annotate, sft, train, eval, compare.
+//! The programs: demonstrate, collect, annotate, sft, train, eval, compare, demo.
+//!
+//! Each program is a function from a configuration to a result that tells an [`events::Observer`] what it does. Nothing
+//! here prints.
 
+pub mod annotate;
+pub mod collect;
+pub mod compare;
 pub mod config;
+pub mod demo;
+pub mod demonstrate;
+pub mod embedded;
+mod error;
+pub mod evaluate;
+pub mod evaluate_program;
+pub mod events;
+pub mod examples;
+pub mod fine_tune;
+pub mod hindsight;
+pub mod picture;
+pub mod policy;
+pub mod sft;
+pub mod statistics;
+pub mod train;
+pub mod trainer;
+pub mod world;
+
+pub use error::TrainError;

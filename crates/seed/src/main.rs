@@ -1,2 +1,43 @@
-//! `seed`: the command line.
-fn main() {}
+//! `seed`: the command line. Thin: it reads arguments, calls a program of `seed-train`, and shows what happens.
+
+mod arguments;
+mod chart;
+mod commands;
+mod display;
+mod failure;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+use crate::display::error_line;
+
+/// Training allocates and frees large buffers all the time; the system allocator returns them to the kernel each time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    // Clap prints its own message and exits with 2, the code of usage errors.
+    let arguments = Arguments::parse();
+    let output = arguments.output;
+    let result = match &arguments.command {
+        Command::Demo(command) => commands::demo::run(command, output),
+        Command::Train(command) => commands::train::train(command, output),
+        Command::Sft(command) => commands::train::sft(command, output),
+        Command::Eval(command) => commands::eval::run(command, output),
+        Command::Collect(command) => commands::data::collect(command, output),
+        Command::Annotate(command) => commands::data::annotate(command, output),
+        Command::Demonstrate(command) => commands::data::demonstrate(command, output),
+        Command::Compare(command) => commands::compare::run(command, output),
+        Command::Env(command) => commands::env::run(command, output),
+        Command::Config(command) => commands::config::run(command, output),
+    };
+    match result {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            error_line(&failure.to_string());
+            failure.exit_code().into()
+        }
+    }
+}

@@ -33,6 +33,26 @@ choice! {
 }
 
 choice! {
+    /// How much text prompts spend.
+    PromptStyle {
+        /// The reference's layout, for pre-trained language models.
+        Full = "full",
+        /// The fewest tokens, for a small policy taught on this very phrasing.
+        Compact = "compact",
+    }
+}
+
+choice! {
+    /// What the log-prob under the skill prompt is compared with.
+    GapZero {
+        /// The policy's own log-prob under the plain prompt (the paper).
+        Student = "student",
+        /// The teacher's log-prob under the plain prompt: removes how teacher and policy differ without a skill.
+        Teacher = "teacher",
+    }
+}
+
+choice! {
     /// What happens to a prompt that is longer than its limit.
     PromptTruncation {
         /// Tokens are cut from its beginning.

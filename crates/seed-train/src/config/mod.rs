@@ -7,6 +7,7 @@
 //! Not for: reading weights, opening worlds or anything else that a configuration only names.
 
 mod choices;
+mod demonstrations;
 mod derived;
 mod error;
 mod explain;
@@ -23,10 +24,11 @@ mod value;
 
 pub use choices::{
     Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit,
-    ExampleTruncation, Family, Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser,
-    OutcomeFilter, Placement, Precision, PromptTruncation, Selection, StatisticUnit, Teacher, TokenSelection,
+    ExampleTruncation, Family, GapZero, Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser,
+    OutcomeFilter, Placement, Precision, PromptStyle, PromptTruncation, Selection, StatisticUnit, Teacher, TokenSelection,
     WorldName,
 };
+pub use demonstrations::{DemonstrateConfig, DemonstrationsSection};
 pub use derived::{Derived, MemoryEstimate, ModelShape};
 pub use error::ConfigError;
 pub use explain::{Explanation, explanation_text, reference_markdown};

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use super::choices::{
     Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit, Gate,
-    LearningRateSchedule, MetricNames, Normalisation, Normaliser, OutcomeFilter, Placement, Precision,
-    PromptTruncation, StatisticUnit, Teacher, TokenSelection, WorldName,
+    GapZero, LearningRateSchedule, MetricNames, Normalisation, Normaliser, OutcomeFilter, Placement, Precision,
+    PromptStyle, PromptTruncation, StatisticUnit, Teacher, TokenSelection, WorldName,
 };
 use super::rule::Rule::{
     Above, AboveUpTo, Any, AtLeast, Between, EnvironmentVariable, FromBelow, NotEmpty, WebAddress,
@@ -63,6 +63,8 @@ section! {
         history_length: usize = 5, Any;
         /// How the policy sees an episode.
         context: Context = Context::Windowed, Any;
+        /// How much text prompts spend.
+        prompts: PromptStyle = PromptStyle::Full, Any;
         /// Use only the first so many training tasks; unset uses all.
         train_tasks: Option<usize> = None, AtLeast(1.0);
         /// Seconds one environment step may take before its episode ends as timed out.
@@ -157,6 +159,8 @@ section! {
         gate: Gate = Gate::Sigmoid, Any;
         /// Tokens whose gap is smaller than this in nats get no weight.
         gate_epsilon: f64 = 0.0, AtLeast(0.0);
+        /// What the log-prob under the skill prompt is compared with.
+        gap_zero: GapZero = GapZero::Student, Any;
         /// Bound of the gap in nats with the delta gate.
         delta_clip: f64 = 1.0, Above(0.0);
         /// Where the gated signal enters the update.
@@ -185,6 +189,8 @@ section! {
         analyser: Analyser = Analyser::Policy, Any;
         /// How the analysis prompt is written.
         analysis_style: AnalysisStyle = AnalysisStyle::Reference, Any;
+        /// How the skill's block in the prompt is written.
+        skill_style: PromptStyle = PromptStyle::Full, Any;
         /// Whether the analyser also writes a summary of the episode before the skill.
         analysis_summary: bool = true, Any;
         /// Sampling temperature of the analyser; 0 is greedy.

@@ -4,6 +4,7 @@ use super::choices::{
     Algorithm, Analyser, Context, Gate, LearningRateSchedule, Normalisation, Normaliser, OutcomeFilter,
     Placement, Teacher, WorldName,
 };
+use super::demonstrations::DemonstrateConfig;
 use super::fine_tuning::SftConfig;
 use super::schema::{Findings, Origins};
 use super::sections::TrainConfig;
@@ -17,6 +18,33 @@ pub(crate) fn check_training(config: &TrainConfig, origins: &Origins) -> Finding
         check_seed(config, &mut findings);
     }
     warn_of_keys_without_effect(config, origins, &mut findings);
+    findings
+}
+
+/// Checks a demonstration recording.
+pub(crate) fn check_demonstrations(config: &DemonstrateConfig, _: &Origins) -> Findings {
+    let mut findings = Findings::default();
+    let section = &config.demonstrations;
+    let shares = [
+        section.act_share,
+        section.act_with_skill_share,
+        section.act_with_other_skill_share,
+        section.analyse_share,
+    ];
+    if shares.iter().sum::<f64>() <= 0.0 {
+        findings.errors.push("all shares of `[demonstrations]` are `0`: there is nothing to record".to_owned());
+    }
+    if section.noise_low > section.noise_high {
+        findings.errors.push(format!(
+            "`demonstrations.noise_low` is `{}`, above `demonstrations.noise_high = {}`",
+            section.noise_low, section.noise_high
+        ));
+    }
+    if config.world.context == Context::Windowed {
+        findings.warnings.push(
+            "`world.context = \"windowed\"`: every step of an episode becomes an example of its own".to_owned(),
+        );
+    }
     findings
 }
 

@@ -1,0 +1,61 @@
+//! `seed collect`: a policy plays tasks with the plain prompt and its trajectories are recorded.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use seed_env::{EnvironmentPool, Split, World};
+use seed_model::Engine;
+use seed_random::RandomKey;
+use seed_run::write_json_lines;
+
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::evaluate::{Evaluation, Panel, evaluate};
+use crate::events::{Event, Observer, Phase};
+use crate::policy::Policy;
+use crate::trainer::options;
+
+/// Plays the first `tasks` tasks of `split`, `rollout.samples_per_task` times each, and writes the trajectories.
+///
+/// # Errors
+/// When the model, the environments or the file fail.
+pub fn collect(
+    config: &TrainConfig,
+    world: Arc<dyn World>,
+    split: Split,
+    tasks: usize,
+    out: &Path,
+    observer: &mut dyn Observer,
+) -> Result<Evaluation, TrainError> {
+    let policy = Policy::load(&config.model.path, config.model.thinking)?;
+    let mut pool = EnvironmentPool::new(world.clone(), options::pool_options(config))?;
+    let all = world.tasks(split);
+    if all.is_empty() {
+        return Err(TrainError::NoTasks { world: world.name().to_owned(), split });
+    }
+    let panel = Panel {
+        tasks: all.get(..tasks.min(all.len())).unwrap_or(all),
+        samples_per_task: config.rollout.samples_per_task,
+        key: RandomKey::new(config.run.seed).with_text("purpose", "collect"),
+        decoration: None,
+    };
+    let mut engine = Engine::new(&policy.decoder, options::engine_options(&config.rollout));
+    let (evaluation, trajectories) = evaluate(
+        &mut engine,
+        &policy.conversation,
+        &world,
+        &mut pool,
+        &panel,
+        &options::rollout_options(config, &policy.end_tokens),
+        &mut |progress| {
+            observer.event(&Event::Progress {
+                iteration: 0,
+                phase: Phase::Rollout,
+                done: progress.finished,
+                total: progress.total,
+            });
+        },
+    )?;
+    write_json_lines(out, &trajectories)?;
+    Ok(evaluation)
+}

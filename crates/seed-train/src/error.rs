@@ -1,0 +1,99 @@
+//! What can stop a program.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a program stopped.
+#[derive(Debug, Error)]
+pub enum TrainError {
+    /// The configuration is not usable.
+    #[error(transparent)]
+    Config(#[from] crate::config::ConfigError),
+    /// The model could not be read, run or written.
+    #[error(transparent)]
+    Model(#[from] seed_model::ModelError),
+    /// Episodes could not be played.
+    #[error(transparent)]
+    Rollout(#[from] seed_rollout::RolloutError),
+    /// A conversation cannot be built for this model.
+    #[error(transparent)]
+    Conversation(#[from] seed_rollout::ConversationError),
+    /// The numbers of an update are not usable.
+    #[error(transparent)]
+    Rl(#[from] seed_rl::RlError),
+    /// The environments could not be set up.
+    #[error(transparent)]
+    Pool(#[from] seed_env::PoolError),
+    /// A panel or a schedule cannot be made from the tasks.
+    #[error(transparent)]
+    Panel(#[from] seed_env::PanelError),
+    /// The world's data could not be opened.
+    #[error(transparent)]
+    World(#[from] crate::world::WorldError),
+    /// The run directory could not be written or read.
+    #[error(transparent)]
+    Run(#[from] seed_run::RunError),
+    /// Fine-tuning examples are not usable.
+    #[error(transparent)]
+    Examples(#[from] crate::examples::ExampleError),
+    /// A picture could not be drawn.
+    #[error(transparent)]
+    Picture(#[from] crate::picture::PictureError),
+    /// The analyser's endpoint could not be used.
+    #[error(transparent)]
+    Analyser(#[from] seed_hindsight::AnalyserError),
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    /// The run was asked to stop and has saved; `seed train --resume` continues it.
+    #[error("stopped at iteration {iteration} of {total} and saved; continue with `--resume`")]
+    Stopped {
+        /// Iterations finished.
+        iteration: u64,
+        /// Iterations of the run.
+        total: u64,
+    },
+    /// Resuming would change the result.
+    #[error("`{}` was started with other settings: {differences}; keep them, or start a new run directory", directory.display())]
+    Mismatch {
+        /// The run directory.
+        directory: PathBuf,
+        /// What differs.
+        differences: String,
+    },
+    /// A split without tasks.
+    #[error("the world `{world}` has no tasks in its split `{}`", split.name())]
+    NoTasks {
+        /// The world.
+        world: String,
+        /// The split.
+        split: seed_env::Split,
+    },
+    /// A task sentence that the rules cannot read.
+    #[error("the rules cannot read the task `{task}`; they know ALFWorld's sentences only")]
+    UnreadableTask {
+        /// The sentence.
+        task: String,
+    },
+    /// A model without a chat template.
+    #[error("`{}` has no chat template, so turns cannot be told apart; add a `chat_template.jinja`", path.display())]
+    NoChatTemplate {
+        /// The model.
+        path: PathBuf,
+    },
+    /// A model without an end token.
+    #[error("`{}` names no end token; set `eos_token_id` in its config.json", path.display())]
+    NoEndToken {
+        /// The model.
+        path: PathBuf,
+    },
+    /// Two runs cannot be compared.
+    #[error("`{}` is not a finished run: {message}", path.display())]
+    NotARun {
+        /// The path given.
+        path: PathBuf,
+        /// What is missing.
+        message: String,
+    },
+}

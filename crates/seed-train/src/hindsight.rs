@@ -1,0 +1,444 @@
+//! From finished trajectories to the skills that are put into prompts.
+//!
+//! Binds the analysis prompt, the parser, the filters and the augmentation to one configuration, and lets either the
+//! policy itself or an endpoint write. The text of a trajectory is shown to the analyser as the world words it.
+//!
+//! Not for: what a skill does to the loss (`seed-rl`).
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use seed_alfworld::expert::PlayedEpisode;
+use seed_env::Dialogue;
+use seed_hindsight::{
+    Analyser, AnalyserError, AnalysisOptions, AnalysisRequest, AugmentOptions, EndpointAnalyser, EndpointOptions,
+    Episode, EpisodeStep, OutcomeLabel, ParseOptions, PromptStyle, SectionFormat, SkillMode, Whitespace,
+    analysis_prompt, augment_episode, copied_ngram_rate, duplicate_rate, ground_skill, limit_words, parse_analysis,
+    response_json, transcript_text,
+};
+use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Sampling, SequenceState};
+use seed_random::RandomKey;
+use seed_rollout::Trajectory;
+use seed_run::Metrics;
+use serde::{Deserialize, Serialize};
+
+use crate::TrainError;
+use crate::config::{self, SeedSection, TrainConfig};
+use crate::policy::Policy;
+use crate::trainer::options::engine_options;
+
+/// Words in a run that count as copied from the transcript.
+const COPIED_WORDS: usize = 6;
+
+/// What became of one trajectory's analysis.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// Task of the trajectory.
+    pub task: String,
+    /// Its group.
+    pub group: u64,
+    /// Its position in the group.
+    pub sample: u32,
+    /// Whether it reached the goal.
+    pub success: bool,
+    /// The analyser's answer; `None` when there was none.
+    pub answer: Option<String>,
+    /// What the parser said: `parsed`, or why there is no skill; `not_asked` when the episode was left out.
+    pub status: String,
+    /// Summary of the episode, when one was written.
+    pub summary: Option<String>,
+    /// The skill as it is put into prompts, after the filters; `None` when the row gets no distillation.
+    pub skill: Option<String>,
+    /// Sentences the grounding filter dropped.
+    pub dropped_sentences: usize,
+    /// Share of the skill's word runs that stand in the transcript.
+    pub copied_share: f64,
+    /// Prompt ids cut from the left.
+    pub prompt_tokens_cut: usize,
+    /// Tokens of the answer.
+    pub answer_tokens: usize,
+    /// Whether the answer hit its token limit.
+    pub answer_cut: bool,
+}
+
+/// How episodes are analysed and skills are placed.
+pub struct Hindsight {
+    analysis: AnalysisOptions,
+    parse: ParseOptions,
+    augmentation: AugmentOptions,
+    section: SeedSection,
+    endpoint: Option<EndpointAnalyser>,
+}
+
+/// The text of an episode as an analyser is shown it.
+pub struct EpisodeText<'a> {
+    task: String,
+    outcome: OutcomeLabel,
+    steps: Vec<(Cow<'a, str>, Cow<'a, str>, Cow<'a, str>, bool)>,
+}
+
+impl EpisodeText<'_> {
+    fn with<T>(&self, work: impl FnOnce(&Episode<'_>) -> T) -> T {
+        let steps: Vec<EpisodeStep<'_>> = self
+            .steps
+            .iter()
+            .map(|(observation, response, action, valid)| EpisodeStep {
+                observation,
+                response,
+                action,
+                valid: *valid,
+                has_image: false,
+            })
+            .collect();
+        work(&Episode {
+            task_description: Some(&self.task),
+            outcome: self.outcome,
+            steps: &steps,
+            candidate_steps: &[],
+        })
+    }
+}
+
+/// A trajectory as text.
+pub fn trajectory_text<'a>(dialogue: &'a dyn Dialogue, trajectory: &'a Trajectory) -> EpisodeText<'a> {
+    EpisodeText {
+        task: trajectory.task_description.clone(),
+        outcome: if trajectory.success() { OutcomeLabel::Success } else { OutcomeLabel::Failure },
+        steps: trajectory
+            .steps
+            .iter()
+            .map(|step| {
+                (
+                    dialogue.condense(&step.observation),
+                    Cow::Borrowed(step.response_text.as_str()),
+                    Cow::Borrowed(step.action.as_str()),
+                    step.valid,
+                )
+            })
+            .collect(),
+    }
+}
+
+/// A scripted episode as text, the way a policy's own would look.
+pub fn played_episode_text<'a>(dialogue: &'a dyn Dialogue, episode: &'a PlayedEpisode) -> EpisodeText<'a> {
+    EpisodeText {
+        task: episode.task.clone(),
+        outcome: if episode.won { OutcomeLabel::Success } else { OutcomeLabel::Failure },
+        steps: episode
+            .steps
+            .iter()
+            .map(|step| {
+                (
+                    dialogue.condense(&step.observation),
+                    Cow::Owned(response(&step.intention, &step.command)),
+                    Cow::Borrowed(step.command.as_str()),
+                    true,
+                )
+            })
+            .collect(),
+    }
+}
+
+/// A response in the action format.
+pub fn response(thought: &str, command: &str) -> String {
+    format!("<think>{thought}</think><action>{command}</action>")
+}
+
+impl Hindsight {
+    /// The settings of a configuration.
+    ///
+    /// # Errors
+    /// When the endpoint's settings cannot be used.
+    pub fn from_config(config: &TrainConfig) -> Result<Self, TrainError> {
+        let asks_endpoint = config.seed.analyser == config::Analyser::Endpoint
+            && config.algorithm.name == config::Algorithm::Seed;
+        if asks_endpoint { Self::with_endpoint(config) } else { Ok(Self::new(&config.seed)) }
+    }
+
+    /// The settings of a configuration, with its endpoint as the analyser.
+    ///
+    /// # Errors
+    /// When the endpoint's settings cannot be used.
+    pub fn with_endpoint(config: &TrainConfig) -> Result<Self, TrainError> {
+        Ok(Self { endpoint: Some(endpoint(config)?), ..Self::new(&config.seed) })
+    }
+
+    /// The settings of a `[seed]` table, with the policy as the analyser.
+    pub fn new(section: &SeedSection) -> Self {
+        let style = match section.analysis_style {
+            config::AnalysisStyle::Reference => PromptStyle::Full,
+            config::AnalysisStyle::Compact => PromptStyle::Compact,
+        };
+        let base = match style {
+            PromptStyle::Full => AnalysisOptions::default(),
+            PromptStyle::Compact => AnalysisOptions::compact(),
+        };
+        Self {
+            analysis: AnalysisOptions { style, include_summary: section.analysis_summary, ..base },
+            parse: ParseOptions::on_policy(SkillMode::EpisodeOnly),
+            augmentation: AugmentOptions {
+                format: match section.skill_style {
+                    config::PromptStyle::Full => SectionFormat::Full,
+                    config::PromptStyle::Compact => SectionFormat::Compact,
+                },
+                whitespace: if section.strip_white_space {
+                    Whitespace::StripCompat
+                } else {
+                    Whitespace::Exact
+                },
+            },
+            section: section.clone(),
+            endpoint: None,
+        }
+    }
+
+    /// The analysis prompt of an episode.
+    pub fn prompt(&self, episode: &EpisodeText<'_>) -> String {
+        episode.with(|episode| analysis_prompt(episode, &self.analysis))
+    }
+
+    /// The answer an analysis should give.
+    pub fn record_json(&self, summary: &str, skill: &str) -> String {
+        response_json(self.analysis.include_summary.then_some(summary), skill)
+    }
+
+    /// A prompt with a skill in it.
+    pub fn place(&self, prompt: &str, skill: &str) -> String {
+        augment_episode(prompt, skill, self.augmentation).text
+    }
+
+    fn asks(&self, trajectory: &Trajectory, iteration: u64) -> bool {
+        let failed_only = match self.section.failed_only_after {
+            Some(after) => iteration > after as u64,
+            None => self.section.failed_only,
+        };
+        trajectory.outcome.trains() && !trajectory.steps.is_empty() && !(failed_only && trajectory.success())
+    }
+
+    /// Analyses trajectories, one result each, in order. An analysis that fails costs its trajectory the distillation
+    /// and nothing else.
+    ///
+    /// # Errors
+    /// When the model itself fails.
+    pub fn analyse(
+        &mut self,
+        config: &TrainConfig,
+        decoder: &Decoder,
+        policy: &Policy,
+        dialogue: &dyn Dialogue,
+        trajectories: &[Trajectory],
+        iteration: u64,
+        key: RandomKey,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Analysis>, TrainError> {
+        let texts: Vec<EpisodeText<'_>> =
+            trajectories.iter().map(|trajectory| trajectory_text(dialogue, trajectory)).collect();
+        let asked: Vec<usize> = trajectories
+            .iter()
+            .enumerate()
+            .filter(|(_, trajectory)| self.asks(trajectory, iteration))
+            .map(|(index, _)| index)
+            .collect();
+        let prompts: Vec<String> =
+            asked.iter().filter_map(|&index| texts.get(index)).map(|text| self.prompt(text)).collect();
+        progress(0, prompts.len());
+        let answers = match &mut self.endpoint {
+            Some(endpoint) => ask_endpoint(endpoint, &prompts),
+            None => ask_policy(config, decoder, policy, &prompts, key, progress)?,
+        };
+        let mut analyses: Vec<Analysis> = trajectories
+            .iter()
+            .map(|trajectory| Analysis {
+                task: trajectory.task.to_string(),
+                group: trajectory.group,
+                sample: trajectory.sample,
+                success: trajectory.success(),
+                status: "not_asked".to_owned(),
+                ..Analysis::default()
+            })
+            .collect();
+        for (index, answer) in asked.into_iter().zip(answers) {
+            if let (Some(analysis), Some(text)) = (analyses.get_mut(index), texts.get(index)) {
+                self.read(answer, text, analysis);
+            }
+        }
+        Ok(analyses)
+    }
+
+    /// Parses and filters one answer.
+    fn read(&self, answer: Answer, episode: &EpisodeText<'_>, analysis: &mut Analysis) {
+        analysis.prompt_tokens_cut = answer.prompt_tokens_cut;
+        analysis.answer_tokens = answer.tokens;
+        analysis.answer_cut = answer.cut;
+        let text = match answer.text {
+            Ok(text) => text,
+            Err(message) => {
+                analysis.status = format!("failed: {message}");
+                return;
+            }
+        };
+        match parse_analysis(&text, &self.parse) {
+            Ok(parsed) => {
+                "parsed".clone_into(&mut analysis.status);
+                analysis.summary = parsed.episode_summary;
+                if let Some(skill) = parsed.episode_skill {
+                    let transcript = episode.with(transcript_text);
+                    let (kept, dropped) = self.filter(&skill, &transcript);
+                    analysis.dropped_sentences = dropped;
+                    analysis.copied_share = copied_ngram_rate(&kept, &transcript, COPIED_WORDS);
+                    analysis.skill = (!kept.is_empty()).then_some(kept);
+                }
+            }
+            Err(error) => error.status().name().clone_into(&mut analysis.status),
+        }
+        analysis.answer = Some(text);
+    }
+
+    /// The part of a skill that passes the filters, and the number of sentences dropped; empty when nothing is left.
+    fn filter(&self, skill: &str, transcript: &str) -> (String, usize) {
+        let (kept, dropped) = if self.section.grounding_filter {
+            let grounded = ground_skill(skill, transcript, None::<&BTreeSet<String>>);
+            (grounded.text, grounded.dropped_sentences)
+        } else {
+            (skill.to_owned(), 0)
+        };
+        let (kept, _) = limit_words(&kept, self.section.max_skill_words);
+        if kept.split_whitespace().count() < self.section.min_skill_words {
+            return (String::new(), dropped);
+        }
+        (kept.to_owned(), dropped)
+    }
+
+    /// Records how the analyses went.
+    pub fn record(&self, analyses: &[Analysis], metrics: &mut Metrics) {
+        let asked: Vec<&Analysis> = analyses.iter().filter(|analysis| analysis.status != "not_asked").collect();
+        let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
+        let parsed = |analysis: &&&Analysis| analysis.status == "parsed";
+        let of = |success: bool| {
+            let members: Vec<&&Analysis> = asked.iter().filter(|analysis| analysis.success == success).collect();
+            share(members.iter().filter(|analysis| analysis.status == "parsed").count(), members.len())
+        };
+        let skills: Vec<&str> = asked.iter().filter_map(|analysis| analysis.skill.as_deref()).collect();
+        let words: usize = skills.iter().map(|skill| skill.split_whitespace().count()).sum();
+        let copied: f64 =
+            asked.iter().filter(|analysis| analysis.skill.is_some()).map(|analysis| analysis.copied_share).sum();
+        let count = |condition: &dyn Fn(&Analysis) -> bool| {
+            asked.iter().filter(|analysis| condition(analysis)).count() as f64
+        };
+        metrics.set("analysis/requests", asked.len() as f64);
+        metrics.set("analysis/parse_rate", share(asked.iter().filter(parsed).count(), asked.len()));
+        metrics.set("analysis/parse_rate_success", of(true));
+        metrics.set("analysis/parse_rate_failure", of(false));
+        metrics.set("analysis/accepted_share", share(skills.len(), asked.len()));
+        metrics.set("analysis/skill_words_mean", share(words, skills.len()));
+        metrics.set("analysis/duplicate_share", duplicate_rate(&skills));
+        metrics.set("analysis/copied_share", copied / skills.len().max(1) as f64);
+        metrics.set(
+            "analysis/dropped_sentences",
+            asked.iter().map(|analysis| analysis.dropped_sentences).sum::<usize>() as f64,
+        );
+        metrics.set("analysis/truncated_prompts", count(&|analysis| analysis.prompt_tokens_cut > 0));
+        metrics.set("analysis/truncated_answers", count(&|analysis| analysis.answer_cut));
+        metrics.set("analysis/failed_requests", count(&|analysis| analysis.answer.is_none()));
+        metrics.set(
+            "analysis/tokens_mean",
+            share(asked.iter().map(|analysis| analysis.answer_tokens).sum(), asked.len()),
+        );
+    }
+}
+
+/// An analyser's answer before it is parsed.
+struct Answer {
+    text: Result<String, String>,
+    prompt_tokens_cut: usize,
+    tokens: usize,
+    cut: bool,
+}
+
+fn ask_endpoint(endpoint: &mut EndpointAnalyser, prompts: &[String]) -> Vec<Answer> {
+    let requests: Vec<AnalysisRequest> = prompts
+        .iter()
+        .enumerate()
+        .map(|(index, prompt)| AnalysisRequest { id: index.to_string(), prompt: prompt.clone() })
+        .collect();
+    endpoint
+        .analyse(&requests)
+        .into_iter()
+        .map(|reply| match reply {
+            Ok(reply) => Answer {
+                prompt_tokens_cut: 0,
+                tokens: reply.completion_tokens.unwrap_or(0) as usize,
+                cut: reply.truncated,
+                text: Ok(reply.text),
+            },
+            Err(error) => Answer { text: Err(error.to_string()), prompt_tokens_cut: 0, tokens: 0, cut: false },
+        })
+        .collect()
+}
+
+/// All analyses of an iteration are generated together.
+fn ask_policy(
+    config: &TrainConfig,
+    decoder: &Decoder,
+    policy: &Policy,
+    prompts: &[String],
+    key: RandomKey,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Vec<Answer>, TrainError> {
+    let section = &config.seed;
+    let mut engine = Engine::new(decoder, engine_options(&config.rollout));
+    let mut answers: Vec<Answer> = Vec::with_capacity(prompts.len());
+    let context = config.model.context_length.min(decoder.config().max_positions);
+    // Room for the answer is set aside first.
+    let room = context.saturating_sub(section.max_analysis_tokens).min(section.max_analysis_prompt_tokens).max(1);
+    for (index, prompt) in prompts.iter().enumerate() {
+        let mut append = policy.conversation.opening(prompt);
+        let cut = append.len().saturating_sub(room);
+        append.drain(..cut);
+        answers.push(Answer { text: Ok(String::new()), prompt_tokens_cut: cut, tokens: 0, cut: false });
+        engine.submit(GenerateRequest {
+            id: index as u64,
+            state: SequenceState::new(decoder),
+            append,
+            max_new_tokens: section.max_analysis_tokens,
+            max_length: context,
+            sampling: Sampling::at_temperature(section.analyser_temperature as f32),
+            stop: policy.end_tokens.clone(),
+            key: key.with("request", index as u64),
+        })?;
+    }
+    let mut finished = 0;
+    while !engine.is_idle() {
+        for generation in engine.step()? {
+            finished += 1;
+            if let Some(answer) = answers.get_mut(generation.id as usize) {
+                answer.text = Ok(policy.conversation.decode(&generation.token_ids));
+                answer.tokens = generation.token_ids.len();
+                answer.cut = generation.finish != FinishReason::Stop;
+            }
+        }
+        progress(finished, prompts.len());
+    }
+    Ok(answers)
+}
+
+/// The endpoint of a configuration.
+///
+/// # Errors
+/// When its settings cannot be used.
+fn endpoint(config: &TrainConfig) -> Result<EndpointAnalyser, AnalyserError> {
+    let section = &config.endpoint;
+    EndpointAnalyser::new(EndpointOptions {
+        base_url: section.base_url.clone(),
+        model: section.model.clone(),
+        api_key_variable: Some(section.api_key_env.clone()),
+        temperature: config.seed.analyser_temperature,
+        max_tokens: config.seed.max_analysis_tokens as u32,
+        timeout_seconds: section.timeout_seconds,
+        attempts: section.retries as u32 + 1,
+        first_delay_milliseconds: (section.retry_delay_seconds * 1000.0) as u64,
+        concurrency: section.concurrency,
+        max_response_bytes: section.max_response_bytes as u64,
+        ..EndpointOptions::default()
+    })
+}

@@ -1,0 +1,99 @@
+//! Learning curves as an SVG picture.
+
+use std::path::Path;
+
+use plotters::prelude::*;
+use thiserror::Error;
+
+/// One curve.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Legend entry.
+    pub name: String,
+    /// `(x, mean)` points in order of x.
+    pub points: Vec<(f64, f64)>,
+    /// `(x, low, high)` of the band around it; empty for none.
+    pub band: Vec<(f64, f64, f64)>,
+}
+
+/// Why a picture could not be drawn.
+#[derive(Debug, Error)]
+#[error("the picture `{path}` could not be drawn: {message}")]
+pub struct PictureError {
+    /// Where it was to go.
+    pub path: String,
+    /// What the drawing library said.
+    pub message: String,
+}
+
+/// Okabe and Ito's colours, told apart with any colour vision.
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+];
+
+/// Draws success-rate `curves` (y in `0..=1`) over `x_label` into an SVG file.
+///
+/// # Errors
+/// [`PictureError`] with the path when the file cannot be written.
+pub fn draw_curves(path: &Path, title: &str, x_label: &str, curves: &[Curve]) -> Result<(), PictureError> {
+    let mut text = String::new();
+    draw(&mut text, title, x_label, curves)
+        .map_err(|message| PictureError { path: path.display().to_string(), message })?;
+    seed_run::write_atomic(path, text.as_bytes())
+        .map_err(|error| PictureError { path: path.display().to_string(), message: error.to_string() })
+}
+
+fn draw(text: &mut String, title: &str, x_label: &str, curves: &[Curve]) -> Result<(), String> {
+    let right = curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).fold(1.0_f64, f64::max);
+    let top = curves
+        .iter()
+        .flat_map(|curve| curve.points.iter().map(|point| point.1).chain(curve.band.iter().map(|band| band.2)))
+        .fold(0.1_f64, f64::max);
+    let top = ((top * 10.0).ceil() / 10.0).min(1.0);
+    let area = SVGBackend::with_string(text, (900, 540)).into_drawing_area();
+    let build = || -> Result<(), DrawingAreaErrorKind<<SVGBackend<'_> as DrawingBackend>::ErrorType>> {
+        area.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, ("sans-serif", 22))
+            .margin(14)
+            .x_label_area_size(44)
+            .y_label_area_size(56)
+            .build_cartesian_2d(0.0..right, 0.0..top)?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.12))
+            .x_desc(x_label)
+            .y_desc("success rate")
+            .y_label_formatter(&|value| format!("{:.0} %", value * 100.0))
+            .x_label_formatter(&|value| format!("{value:.0}"))
+            .draw()?;
+        for (curve, colour) in curves.iter().zip(COLOURS.iter().cycle()) {
+            if !curve.band.is_empty() {
+                let outline = curve
+                    .band
+                    .iter()
+                    .map(|&(x, _, high)| (x, high.min(top)))
+                    .chain(curve.band.iter().rev().map(|&(x, low, _)| (x, low)));
+                chart.draw_series(std::iter::once(Polygon::new(outline.collect::<Vec<_>>(), colour.mix(0.15))))?;
+            }
+            chart
+                .draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?
+                .label(curve.name.clone())
+                .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .background_style(WHITE.mix(0.85))
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
+        area.present()
+    };
+    build().map_err(|error| error.to_string())
+}

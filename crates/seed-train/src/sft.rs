@@ -1,0 +1,283 @@
+//! `seed sft`: fine-tuning in a run directory, with checkpoints that a killed run continues from.
+//!
+//! The result lies in `model/` of the run directory as a Hugging Face folder.
+
+use seed_model::optimiser::StateTensor;
+use seed_random::RandomKey;
+use seed_run::metrics::MetricNaming;
+use seed_run::{
+    Checkpoint, CheckpointStore, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Retention, RunDirectory,
+    RunRecord, StopFlag, TensorView,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::TrainError;
+use crate::config::{self, Loaded, Selection, SftConfig, differences, to_toml};
+use crate::events::{Event, Observer, Phase};
+use crate::examples::{ExampleRecord, read_examples};
+use crate::fine_tune::{ExampleSet, FineTuner, Loss, UpdateOutput};
+use crate::policy::Policy;
+use crate::train::Start;
+
+const STATE: &str = "state.json";
+const OPTIMISER: &str = "optimiser.safetensors";
+const MODEL: &str = "model";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct State {
+    update: u64,
+    optimiser_steps: u64,
+    best: Option<(u64, f64)>,
+}
+
+/// What fine-tuning amounts to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SftSummary {
+    /// Updates done.
+    pub updates: u64,
+    /// Examples trained on.
+    pub training_examples: usize,
+    /// Examples validated on.
+    pub validation_examples: usize,
+    /// Validation loss of the result, nats per token.
+    pub validation_loss: f64,
+    /// The same by kind of example.
+    pub validation_loss_by_kind: std::collections::BTreeMap<String, f64>,
+    /// Where the result lies.
+    pub model: std::path::PathBuf,
+}
+
+/// Fine-tunes as `config` says.
+///
+/// # Errors
+/// [`TrainError::Stopped`] after a requested stop, with everything saved.
+pub fn sft(
+    config: &SftConfig,
+    start: Start,
+    command: Vec<String>,
+    stop: &StopFlag,
+    observer: &mut dyn Observer,
+) -> Result<SftSummary, TrainError> {
+    let records = read_all(&config.sft.data)?;
+    let validation = config.sft.validation_data.as_ref().map(|paths| read_all(paths)).transpose()?;
+    let key = RandomKey::new(config.run.seed);
+    let run = match start {
+        Start::New => RunDirectory::create(
+            &config.run.directory,
+            &RunRecord::now(&config.run.name, config.run.seed, env!("CARGO_PKG_VERSION"), command),
+            &to_toml(config),
+        )?,
+        Start::Resume => {
+            let run = RunDirectory::open(&config.run.directory)?;
+            let before = Loaded::<SftConfig>::from_file(&run.config_path(), &[])?.config;
+            let changed: Vec<String> = differences(&before, config)
+                .into_iter()
+                .filter(|difference| difference.effect == config::Effect::Result)
+                .map(|difference| {
+                    format!("`{}` was `{}`, now `{}`", difference.key, difference.before, difference.after)
+                })
+                .collect();
+            if !changed.is_empty() {
+                return Err(TrainError::Mismatch {
+                    directory: config.run.directory.clone(),
+                    differences: changed.join("; "),
+                });
+            }
+            run
+        }
+    };
+    let policy = if config.initialise.enabled {
+        observer.event(&Event::Note {
+            text: format!("making a tokenizer of {} tokens from the examples", config.initialise.vocabulary_size),
+        });
+        Policy::initialise(&config.initialise, &records, key)?
+    } else {
+        Policy::load(&config.model.path, config.model.thinking)?
+    };
+    let set = ExampleSet::new(&records, validation.as_deref(), &policy, &config.sft, key)?;
+    drop(records);
+    if set.dropped > 0 {
+        observer.event(&Event::Warning {
+            text: format!("{} examples are longer than `sft.max_length` and were left out", set.dropped),
+        });
+    }
+    let mut tuner = FineTuner::new(
+        policy,
+        set,
+        &config.sft,
+        config.run.seed,
+        config.model.recompute_activations,
+        config.sft.micro_batch_tokens,
+    );
+    let store = run.checkpoints()?;
+    let mut best = None;
+    let mut saved = None;
+    if start == Start::Resume
+        && let Some(checkpoint) = store.newest()?.found
+    {
+        let state = restore(&checkpoint, &mut tuner)?;
+        best = state.best;
+        saved = Some(state.update);
+        observer.event(&Event::Note { text: format!("resuming after update {}", state.update) });
+    }
+    let metrics = MetricsWriter::open(
+        run.path(),
+        MetricsOptions {
+            tensorboard: config.logging.tensorboard.then_some(MetricNaming::Native),
+            resume_after: saved,
+        },
+    )?;
+    Session { config, run, store, tuner, metrics, best, saved }.run(stop, observer)
+}
+
+fn read_all(paths: &[std::path::PathBuf]) -> Result<Vec<ExampleRecord>, TrainError> {
+    let mut records = Vec::new();
+    for path in paths {
+        records.extend(read_examples(path)?);
+    }
+    Ok(records)
+}
+
+struct Session<'a> {
+    config: &'a SftConfig,
+    run: RunDirectory,
+    store: CheckpointStore,
+    tuner: FineTuner,
+    metrics: MetricsWriter,
+    /// Update and validation loss of the best weights so far.
+    best: Option<(u64, f64)>,
+    saved: Option<u64>,
+}
+
+impl Session<'_> {
+    fn run(mut self, stop: &StopFlag, observer: &mut dyn Observer) -> Result<SftSummary, TrainError> {
+        let mut validation = None;
+        loop {
+            if stop.is_set() {
+                self.save(observer)?;
+                return Err(TrainError::Stopped { iteration: self.tuner.update, total: self.tuner.total });
+            }
+            let started = std::time::Instant::now();
+            let Some(output) = self.tuner.step()? else { break };
+            let update = self.tuner.update;
+            let last = update == self.tuner.total;
+            let mut metrics = Metrics::new();
+            record(&output, &mut metrics);
+            metrics.set("timing/update_seconds", started.elapsed().as_secs_f64());
+            let every = self.config.sft.validate_every as u64;
+            let mut is_best = false;
+            if last || output.ends_epoch || (every > 0 && update.is_multiple_of(every)) {
+                let loss = self.tuner.validate()?;
+                metrics.set("sft/validation_loss", loss.mean);
+                observer.event(&Event::Note { text: describe(update, &loss) });
+                is_best = self.tuner.validation_examples() > 0
+                    && self.best.is_none_or(|(_, lowest)| loss.mean < lowest);
+                if is_best {
+                    self.best = Some((update, loss.mean));
+                }
+                validation = Some(loss);
+            }
+            self.metrics.record(update, &metrics)?;
+            observer.event(&Event::Progress {
+                iteration: output.epoch + 1,
+                phase: Phase::Update,
+                done: update as usize,
+                total: self.tuner.total as usize,
+            });
+            let select_best = self.config.sft.selection == Selection::Best;
+            if last || update.is_multiple_of(self.config.checkpoint.every as u64) || (is_best && select_best) {
+                self.save(observer)?;
+            }
+        }
+        if self.config.sft.selection == Selection::Best
+            && let Some((update, _)) = self.best
+        {
+            let checkpoint = self.store.load(update)?;
+            self.tuner.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), false)?.decoder;
+            validation = Some(self.tuner.validate()?);
+        }
+        let validation = match validation {
+            Some(loss) => loss,
+            None => self.tuner.validate()?,
+        };
+        let model = self.run.path().join(MODEL);
+        self.tuner.policy.save(&model)?;
+        Ok(SftSummary {
+            updates: self.tuner.update,
+            training_examples: self.tuner.training_examples(),
+            validation_examples: self.tuner.validation_examples(),
+            validation_loss: validation.mean,
+            validation_loss_by_kind: validation
+                .kinds
+                .iter()
+                .map(|(kind, (sum, tokens))| (kind.clone(), sum / (*tokens).max(1) as f64))
+                .collect(),
+            model,
+        })
+    }
+
+    fn save(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let update = self.tuner.update;
+        if update == 0 || self.saved == Some(update) {
+            return Ok(());
+        }
+        self.metrics.sync()?;
+        let mut draft = self.store.begin(update)?;
+        let folder = draft.folder(MODEL)?;
+        self.tuner.policy.write_into(&folder)?;
+        draft.adopt(MODEL)?;
+        let state = self.tuner.optimiser.state();
+        let tensors: Vec<TensorView<'_>> = state
+            .iter()
+            .map(|tensor| TensorView {
+                name: tensor.name.clone(),
+                shape: tensor.shape.clone(),
+                data: &tensor.values,
+            })
+            .collect();
+        draft.write_tensors(OPTIMISER, &tensors)?;
+        draft.write_json(
+            STATE,
+            &State { update, optimiser_steps: self.tuner.optimiser.steps(), best: self.best },
+        )?;
+        let checkpoint = draft.publish()?;
+        self.store.prune(&Retention {
+            keep_last: self.config.checkpoint.keep,
+            best: self.best.map(|(update, _)| update),
+            keep_every: self.config.checkpoint.keep_every.map(|every| every as u64),
+        })?;
+        self.saved = Some(update);
+        observer.event(&Event::Saved { iteration: update, path: checkpoint.directory() });
+        Ok(())
+    }
+}
+
+fn restore(checkpoint: &Checkpoint, tuner: &mut FineTuner) -> Result<State, TrainError> {
+    let state: State = checkpoint.read_json(STATE)?;
+    tuner.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), false)?.decoder;
+    let tensors: Vec<StateTensor> = checkpoint
+        .read_tensors(OPTIMISER)?
+        .into_iter()
+        .map(|NamedTensor { name, shape, data }| StateTensor { name, shape, values: data })
+        .collect();
+    tuner.optimiser.restore(state.optimiser_steps, &tensors)?;
+    tuner.seek(state.update);
+    Ok(state)
+}
+
+fn record(output: &UpdateOutput, metrics: &mut Metrics) {
+    metrics.set("sft/loss", output.loss.mean);
+    metrics.set("sft/tokens", output.loss.tokens as f64);
+    metrics.set("sft/gradient_norm", output.gradient_norm);
+    metrics.set("sft/learning_rate", output.learning_rate);
+    metrics.set("sft/epoch", output.epoch as f64);
+}
+
+fn describe(update: u64, loss: &Loss) -> String {
+    let kinds: Vec<String> = loss
+        .kinds
+        .iter()
+        .map(|(kind, (sum, tokens))| format!("{kind} {:.4}", sum / (*tokens).max(1) as f64))
+        .collect();
+    format!("update {update}: validation loss {:.4} nats a token ({})", loss.mean, kinds.join(", "))
+}

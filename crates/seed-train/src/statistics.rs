@@ -1,0 +1,115 @@
+//! Small statistics with their uncertainty: every success rate this program prints has an interval.
+//!
+//! Not for: statistics that enter a loss (`seed-rl`).
+
+use seed_random::{Draw, RandomKey};
+use serde::{Deserialize, Serialize};
+
+/// A value with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The estimate.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// The standard normal's 97.5 % quantile.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// Wilson's score interval for `successes` out of `trials`; the whole of `[0, 1]` for no trials.
+///
+/// Unlike the normal approximation it stays inside `[0, 1]` and is not empty at 0 or 100 %.
+pub fn wilson(successes: usize, trials: usize) -> Interval {
+    if trials == 0 {
+        return Interval { value: 0.0, low: 0.0, high: 1.0 };
+    }
+    let n = trials as f64;
+    let rate = successes as f64 / n;
+    let denominator = 1.0 + Z * Z / n;
+    let centre = (rate + Z * Z / (2.0 * n)) / denominator;
+    let half = Z * (rate * (1.0 - rate) / n + Z * Z / (4.0 * n * n)).sqrt() / denominator;
+    Interval { value: rate, low: (centre - half).max(0.0), high: (centre + half).min(1.0) }
+}
+
+/// Arithmetic mean, 0 for an empty slice.
+pub fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+/// Percentile bootstrap interval of the mean over `values` (one per seed or task), with `draws` resamples.
+/// A single value has no spread to resample: its interval is the value itself.
+pub fn bootstrap_mean(values: &[f64], draws: usize, key: RandomKey) -> Interval {
+    let value = mean(values);
+    if values.len() < 2 || draws == 0 {
+        return Interval { value, low: value, high: value };
+    }
+    let mut generator = key.generator();
+    let mut means: Vec<f64> = (0..draws)
+        .map(|_| {
+            let total: f64 = (0..values.len())
+                .map(|_| values.get(generator.below(values.len())).copied().unwrap_or_default())
+                .sum();
+            total / values.len() as f64
+        })
+        .collect();
+    means.sort_by(f64::total_cmp);
+    let at = |quantile: f64| {
+        let index = (quantile * (means.len() - 1) as f64).round() as usize;
+        means.get(index).copied().unwrap_or(value)
+    };
+    Interval { value, low: at(0.025), high: at(0.975) }
+}
+
+/// Area under a curve of `(x, y)` points by the trapezoid rule, divided by the width: the mean height.
+/// 0 for fewer than two points or no width.
+pub fn mean_height(points: &[(f64, f64)]) -> f64 {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
+    let width = last.0 - first.0;
+    if width <= 0.0 {
+        return 0.0;
+    }
+    let area: f64 = points
+        .windows(2)
+        .map(|pair| match pair {
+            [(x0, y0), (x1, y1)] => (x1 - x0) * (y0 + y1) / 2.0,
+            _ => 0.0,
+        })
+        .sum();
+    area / width
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wilson_matches_published_values() {
+        // Values from the formula as tabulated in the statistics literature (statsmodels proportion_confint, wilson).
+        let interval = wilson(84, 100);
+        assert!((interval.low - 0.755_781_4).abs() < 1e-6, "{interval:?}");
+        assert!((interval.high - 0.898_974_8).abs() < 1e-3, "{interval:?}");
+        let none = wilson(0, 10);
+        assert!(none.low == 0.0 && (none.high - 0.277_532_8).abs() < 1e-6, "{none:?}");
+        assert_eq!(wilson(0, 0).high, 1.0);
+    }
+
+    #[test]
+    fn bootstrap_covers_the_mean_and_is_repeatable() {
+        let values = [0.1, 0.2, 0.4, 0.3, 0.5];
+        let first = bootstrap_mean(&values, 2_000, RandomKey::new(1));
+        assert_eq!(first, bootstrap_mean(&values, 2_000, RandomKey::new(1)));
+        assert!((first.value - 0.3).abs() < 1e-12);
+        assert!(first.low < 0.3 && 0.3 < first.high && first.low >= 0.1 && first.high <= 0.5);
+        let single = bootstrap_mean(&[0.7], 100, RandomKey::new(1));
+        assert_eq!((single.low, single.high), (0.7, 0.7));
+    }
+
+    #[test]
+    fn mean_height_is_the_trapezoid_area_over_the_width() {
+        assert!((mean_height(&[(0.0, 0.0), (10.0, 1.0), (20.0, 1.0)]) - 0.75).abs() < 1e-12);
+        assert_eq!(mean_height(&[(3.0, 1.0)]), 0.0);
+    }
+}

@@ -1,0 +1,368 @@
+//! `seed train`: iterations in a run directory, with checkpoints that a killed run continues from.
+//!
+//! The order within an iteration decides what a resumed run may rely on: train, evaluate, append metrics and
+//! evaluations, write trajectories, sync, publish the checkpoint. Whatever was appended after the newest checkpoint is
+//! removed when the run resumes, and then made again with the same bytes.
+
+use std::collections::BTreeMap;
+
+use std::sync::Arc;
+
+use seed_env::{Split, World};
+use seed_model::optimiser::StateTensor;
+use seed_run::metrics::{MetricNaming, read_records};
+use seed_run::{
+    Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Retention,
+    RunDirectory, RunRecord, StopFlag, SyncPolicy, TensorView, write_atomic, write_json_lines,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::TrainError;
+use crate::compare::{EVALUATIONS, EvaluationRecord, SUMMARY, Summary};
+use crate::config::{self, Loaded, TrainConfig, differences, to_toml};
+use crate::evaluate::Evaluation;
+use crate::events::{Event, Observer};
+use crate::policy::Policy;
+use crate::trainer::{IterationOutput, Trainer};
+
+const STATE: &str = "state.json";
+const OPTIMISER: &str = "optimiser.safetensors";
+const TEACHER: &str = "teacher.safetensors";
+const MODEL: &str = "model";
+
+/// The counters of a run, as a checkpoint keeps them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct State {
+    iteration: u64,
+    episodes: u64,
+    sampled_tokens: u64,
+    optimiser_steps: u64,
+    /// Digest of the weights the run began with: reference and frozen teacher are read from there again.
+    initial_weights: String,
+    best: Option<Best>,
+}
+
+/// The best evaluation so far.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Best {
+    iteration: u64,
+    success: f64,
+}
+
+/// How a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// In an empty directory.
+    New,
+    /// From the newest whole checkpoint of the directory.
+    Resume,
+}
+
+/// Trains as `config` says and returns the run's summary.
+///
+/// # Errors
+/// [`TrainError::Stopped`] after a requested stop, with everything saved; other errors leave the newest checkpoint to
+/// resume from.
+pub fn train(
+    config: &TrainConfig,
+    world: Arc<dyn World>,
+    start: Start,
+    command: Vec<String>,
+    stop: &StopFlag,
+    observer: &mut dyn Observer,
+) -> Result<Summary, TrainError> {
+    let directory = &config.run.directory;
+    let run = match start {
+        Start::New => RunDirectory::create(
+            directory,
+            &RunRecord::now(&config.run.name, config.run.seed, env!("CARGO_PKG_VERSION"), command),
+            &to_toml(config),
+        )?,
+        Start::Resume => {
+            let run = RunDirectory::open(directory)?;
+            let before = Loaded::<TrainConfig>::from_file(&run.config_path(), &[])?.config;
+            let changed: Vec<String> = differences(&before, config)
+                .into_iter()
+                .filter(|difference| difference.effect == config::Effect::Result)
+                .map(|difference| {
+                    format!("`{}` was `{}`, now `{}`", difference.key, difference.before, difference.after)
+                })
+                .collect();
+            if !changed.is_empty() {
+                return Err(TrainError::Mismatch { directory: directory.clone(), differences: changed.join("; ") });
+            }
+            run
+        }
+    };
+    let policy = Policy::load(&config.model.path, config.model.thinking)?;
+    let trainer = Trainer::new(config.clone(), world, policy)?;
+    let mut session = Session::open(run, trainer, start, observer)?;
+    session.run(stop, observer)
+}
+
+/// A run with its open files.
+struct Session {
+    run: RunDirectory,
+    store: CheckpointStore,
+    trainer: Trainer,
+    metrics: MetricsWriter,
+    evaluations: LineFile,
+    initial_weights: String,
+    best: Option<Best>,
+    /// Iteration of the newest checkpoint.
+    saved: Option<u64>,
+}
+
+impl Session {
+    fn open(
+        run: RunDirectory,
+        mut trainer: Trainer,
+        start: Start,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, TrainError> {
+        let store = run.checkpoints()?;
+        let initial_weights = trainer.policy.decoder.parameters().digest().to_hex().to_string();
+        let mut best = None;
+        let mut saved = None;
+        if start == Start::Resume {
+            let search = store.newest()?;
+            for rejected in &search.rejected {
+                let text = format!("passed over the checkpoint `{}`: {}", rejected.directory.display(), rejected.fault);
+                observer.event(&Event::Warning { text });
+            }
+            match search.found {
+                Some(checkpoint) => {
+                    let state = restore(&checkpoint, &mut trainer, &initial_weights)?;
+                    best = state.best;
+                    saved = Some(state.iteration);
+                    observer.event(&Event::Note { text: format!("resuming after iteration {}", state.iteration) });
+                }
+                None => observer.event(&Event::Note {
+                    text: "no whole checkpoint yet; starting from the beginning".to_owned(),
+                }),
+            }
+        }
+        run.remove_after(trainer.iteration)?;
+        let logging = &trainer.config().logging;
+        let naming = match logging.metric_names {
+            config::MetricNames::Native => MetricNaming::Native,
+            config::MetricNames::Verl => MetricNaming::Verl,
+            config::MetricNames::Trl => MetricNaming::Trl,
+        };
+        let metrics = MetricsWriter::open(
+            run.path(),
+            MetricsOptions { tensorboard: logging.tensorboard.then_some(naming), resume_after: saved },
+        )?;
+        let mut evaluations = LineFile::open(&run.path().join(EVALUATIONS), SyncPolicy::OnRequest)?;
+        evaluations.keep_while(&mut |line| {
+            let record: EvaluationRecord = serde_json::from_str(line).map_err(|error| error.to_string())?;
+            Ok(saved.is_some_and(|iteration| record.iteration <= iteration))
+        })?;
+        Ok(Self { run, store, trainer, metrics, evaluations, initial_weights, best, saved })
+    }
+
+    fn run(&mut self, stop: &StopFlag, observer: &mut dyn Observer) -> Result<Summary, TrainError> {
+        let config = self.trainer.config().clone();
+        let total = config.algorithm.iterations as u64;
+        if self.saved.is_none() && config.evaluation.before_training {
+            let mut metrics = Metrics::new();
+            self.evaluate(&mut metrics, observer)?;
+            self.metrics.record(0, &metrics)?;
+        }
+        while self.trainer.iteration < total {
+            if stop.is_set() {
+                return self.stop(total, observer);
+            }
+            let IterationOutput { mut metrics, trajectories, analyses } = self.trainer.run_iteration(observer)?;
+            let iteration = self.trainer.iteration;
+            let last = iteration == total;
+            let every = config.evaluation.every as u64;
+            if last || (every > 0 && iteration.is_multiple_of(every)) {
+                self.evaluate(&mut metrics, observer)?;
+            }
+            self.metrics.record(iteration, &metrics)?;
+            let logged = config.logging.trajectories_every as u64;
+            if logged > 0 && iteration.is_multiple_of(logged) {
+                write_json_lines(&self.run.trajectories_path(iteration), &trajectories)?;
+                if !analyses.is_empty() {
+                    write_json_lines(&self.run.skills_path(iteration), &analyses)?;
+                }
+            }
+            observer.event(&Event::Iteration { iteration, total, metrics: &metrics });
+            if last || iteration.is_multiple_of(config.checkpoint.every as u64) {
+                self.save(observer)?;
+            }
+        }
+        let summary = self.summary()?;
+        let mut text = serde_json::to_string_pretty(&summary).map_err(std::io::Error::from)?;
+        text.push('\n');
+        write_atomic(&self.run.path().join(SUMMARY), text.as_bytes())?;
+        Ok(summary)
+    }
+
+    /// Saves and reports the stop.
+    fn stop(&mut self, total: u64, observer: &mut dyn Observer) -> Result<Summary, TrainError> {
+        let iteration = self.trainer.iteration;
+        if iteration > 0 && self.saved != Some(iteration) {
+            self.save(observer)?;
+        }
+        Err(TrainError::Stopped { iteration, total })
+    }
+
+    fn evaluate(&mut self, metrics: &mut Metrics, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let started = std::time::Instant::now();
+        let iteration = self.trainer.iteration;
+        let mut first = None;
+        for split in self.trainer.config().evaluation.splits.clone() {
+            let (evaluation, _) = self.trainer.evaluate(split, observer)?;
+            let split = Split::from(split);
+            record_evaluation(split, &evaluation, metrics);
+            first.get_or_insert(evaluation.success.value);
+            observer.event(&Event::Evaluation { iteration, split, evaluation: &evaluation });
+            let record = EvaluationRecord { iteration, episodes: self.trainer.episodes, split, evaluation };
+            self.evaluations.append(&serde_json::to_string(&record).map_err(std::io::Error::from)?)?;
+        }
+        if let Some(success) = first
+            && self.best.is_none_or(|best| success > best.success)
+        {
+            self.best = Some(Best { iteration, success });
+        }
+        metrics.set("timing/evaluation_seconds", started.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    fn save(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let iteration = self.trainer.iteration;
+        self.metrics.sync()?;
+        self.evaluations.sync()?;
+        let mut draft = self.store.begin(iteration)?;
+        let folder = draft.folder(MODEL)?;
+        self.trainer.policy.write_into(&folder)?;
+        draft.adopt(MODEL)?;
+        let state = self.trainer.optimiser.state();
+        let tensors: Vec<TensorView<'_>> = state
+            .iter()
+            .map(|tensor| TensorView {
+                name: tensor.name.clone(),
+                shape: tensor.shape.clone(),
+                data: &tensor.values,
+            })
+            .collect();
+        draft.write_tensors(OPTIMISER, &tensors)?;
+        if self.trainer.config().seed.teacher == config::Teacher::Ema
+            && let Some(teacher) = &self.trainer.teacher
+        {
+            let tensors: Vec<TensorView<'_>> = teacher
+                .parameters()
+                .iter()
+                .map(|tensor| TensorView {
+                    name: tensor.name.to_owned(),
+                    shape: tensor.shape.to_vec(),
+                    data: tensor.values,
+                })
+                .collect();
+            draft.write_tensors(TEACHER, &tensors)?;
+        }
+        draft.write_json(
+            STATE,
+            &State {
+                iteration,
+                episodes: self.trainer.episodes,
+                sampled_tokens: self.trainer.sampled_tokens,
+                optimiser_steps: self.trainer.optimiser.steps(),
+                initial_weights: self.initial_weights.clone(),
+                best: self.best,
+            },
+        )?;
+        let checkpoint = draft.publish()?;
+        let section = &self.trainer.config().checkpoint;
+        self.store.prune(&Retention {
+            keep_last: section.keep,
+            best: self.best.filter(|_| section.keep_best).map(|best| best.iteration),
+            keep_every: section.keep_every.map(|every| every as u64),
+        })?;
+        self.saved = Some(iteration);
+        observer.event(&Event::Saved { iteration, path: checkpoint.directory() });
+        Ok(())
+    }
+
+    fn summary(&self) -> Result<Summary, TrainError> {
+        let config = self.trainer.config();
+        let mut seconds: BTreeMap<String, f64> = BTreeMap::new();
+        for record in read_records(&self.run.path().join("timings.jsonl"))? {
+            for (name, value) in record.metrics {
+                let phase = name.strip_prefix("timing/").and_then(|rest| rest.strip_suffix("_seconds"));
+                if let (Some(phase), Some(value)) = (phase, value) {
+                    *seconds.entry(phase.to_owned()).or_default() += value;
+                }
+            }
+        }
+        Ok(Summary {
+            name: config.run.name.clone(),
+            seed: config.run.seed,
+            algorithm: config.algorithm.name.word().to_owned(),
+            iterations: self.trainer.iteration,
+            episodes: self.trainer.episodes,
+            seconds,
+        })
+    }
+}
+
+/// Puts a checkpoint's weights, optimiser state and counters into a fresh trainer.
+fn restore(checkpoint: &Checkpoint, trainer: &mut Trainer, initial_weights: &str) -> Result<State, TrainError> {
+    let state: State = checkpoint.read_json(STATE)?;
+    if state.initial_weights != initial_weights {
+        return Err(TrainError::Mismatch {
+            directory: checkpoint.directory().to_owned(),
+            differences: format!(
+                "`{}` holds other weights than when the run began",
+                trainer.config().model.path.display()
+            ),
+        });
+    }
+    let thinking = trainer.config().model.thinking;
+    trainer.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), thinking)?.decoder;
+    let tensors: Vec<StateTensor> = checkpoint
+        .read_tensors(OPTIMISER)?
+        .into_iter()
+        .map(|NamedTensor { name, shape, data }| StateTensor { name, shape, values: data })
+        .collect();
+    trainer.optimiser.restore(state.optimiser_steps, &tensors)?;
+    if trainer.config().seed.teacher == config::Teacher::Ema
+        && let Some(teacher) = &mut trainer.teacher
+    {
+        let tensors = checkpoint.read_tensors(TEACHER)?;
+        teacher.update(|parameters| {
+            for tensor in &tensors {
+                if let Some(index) = parameters.index_of(&tensor.name) {
+                    parameters.get_mut(index).copy_from_slice(&tensor.data);
+                }
+            }
+        });
+    }
+    trainer.iteration = state.iteration;
+    trainer.episodes = state.episodes;
+    trainer.sampled_tokens = state.sampled_tokens;
+    Ok(state)
+}
+
+/// Records a panel's result under its registered names.
+fn record_evaluation(split: Split, evaluation: &Evaluation, metrics: &mut Metrics) {
+    let split = split.name();
+    let values = [
+        ("success_rate", evaluation.success.value),
+        ("success_low", evaluation.success.low),
+        ("success_high", evaluation.success.high),
+        ("macro_success_rate", evaluation.macro_success),
+        ("episodes", evaluation.episodes as f64),
+        ("steps_mean", evaluation.mean_steps),
+        ("valid_action_share", evaluation.valid_action_rate),
+    ];
+    for (name, value) in values {
+        metrics.set(format!("evaluation/{split}/{name}"), value);
+    }
+    for (family, result) in &evaluation.families {
+        metrics.set(format!("evaluation/{split}/family/{family}/success_rate"), result.success.value);
+    }
+}
+

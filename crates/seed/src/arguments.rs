@@ -1,0 +1,307 @@
+//! The command line's words. Each command's arguments say what they are for; nothing here does anything.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Post-trains LLM agents with SEED: act, look back, write a skill, re-score, update.
+#[derive(Parser, Debug)]
+#[command(name = "seed", version, about, max_term_width = 100, propagate_version = true)]
+pub(crate) struct Arguments {
+    /// How progress and results are shown.
+    #[command(flatten)]
+    pub output: Output,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct Output {
+    /// Print machine-readable JSON lines on standard output.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print results only.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Train the built-in small policy with GRPO and with SEED, side by side (about ten minutes on two cores).
+    Demo(Demo),
+    /// Train a policy: `algorithm.name` is `grpo` or `seed`.
+    Train(Train),
+    /// Play fixed panels with the plain prompt and report success with intervals.
+    Eval(Eval),
+    /// Let a policy play tasks and record its trajectories.
+    Collect(Collect),
+    /// Turn recorded trajectories into hindsight-skill records for fine-tuning.
+    Annotate(Annotate),
+    /// Record scripted demonstrations: noisy play, following skills, writing skills.
+    Demonstrate(Demonstrate),
+    /// Fine-tune a policy on prompt and response pairs, also from a random initialisation.
+    Sft(Sft),
+    /// Put runs side by side: a table with intervals and a picture of the learning curves.
+    Compare(Compare),
+    /// Play, measure, check or generate environments.
+    #[command(subcommand)]
+    Env(Env),
+    /// Explain configuration keys.
+    #[command(subcommand)]
+    Config(Config),
+}
+
+/// A configuration file and changes to it.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ConfigFile {
+    /// Configuration in TOML.
+    pub config: PathBuf,
+    /// Change a key: `--set rollout.temperature=0.7`. May be given more than once.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// Folder for the two runs.
+    #[arg(long, default_value = "runs/demo")]
+    pub directory: PathBuf,
+    /// Seed of both arms.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Iterations of each arm; unset uses the configuration's.
+    #[arg(long)]
+    pub iterations: Option<usize>,
+    /// Change a key of both arms.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Train {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// Continue the run in `run.directory` from its newest whole checkpoint.
+    #[arg(long)]
+    pub resume: bool,
+    /// Print every derived quantity and stop before the first episode.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Eval {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// Weights to evaluate: a Hugging Face folder or a checkpoint; unset uses `model.path`.
+    #[arg(long)]
+    pub model: Option<PathBuf>,
+    /// Write the played trajectories here (JSONL, zstd).
+    #[arg(long)]
+    pub trajectories: Option<PathBuf>,
+    /// Write the result as JSON here.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// Also play with rule-written skills in the prompt, to measure what a skill is worth (household worlds).
+    #[arg(long)]
+    pub with_skills: bool,
+    /// Exit with status 1 when overall success on any panel is below this share.
+    #[arg(long)]
+    pub min: Option<f64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Collect {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// Where the trajectories go (JSONL, zstd).
+    #[arg(long)]
+    pub out: PathBuf,
+    /// Tasks to play, the first so many of the split.
+    #[arg(long, default_value_t = 180)]
+    pub tasks: usize,
+    /// Split to play.
+    #[arg(long, default_value = "train")]
+    pub split: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Annotate {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// Trajectories written by `seed collect`.
+    #[arg(long)]
+    pub trajectories: PathBuf,
+    /// Where the fine-tuning records go (JSONL; a name ending in .zst is compressed).
+    #[arg(long)]
+    pub out: PathBuf,
+    /// Who writes the skills.
+    #[arg(long, value_enum, default_value_t = Annotator::Endpoint)]
+    pub annotator: Annotator,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Annotator {
+    /// The OpenAI-compatible endpoint of `[endpoint]`.
+    Endpoint,
+    /// The policy itself.
+    Policy,
+    /// Rules over the household's texts; no model.
+    Rules,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demonstrate {
+    #[command(flatten)]
+    pub config: ConfigFile,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Sft {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// Continue the run in `run.directory` from its newest whole checkpoint.
+    #[arg(long)]
+    pub resume: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Compare {
+    /// Run directories. Runs with equal `run.name` are seeds of one arm.
+    #[arg(required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Where the picture goes.
+    #[arg(long, default_value = "compare.svg")]
+    pub picture: PathBuf,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Env {
+    /// Play a task yourself, or watch a scripted player.
+    Play(Play),
+    /// Measure parsing, resets and steps.
+    Bench(Bench),
+    /// Replay recorded transcripts and compare every observation, command list and flag.
+    Verify(Verify),
+    /// Write generated games to a folder.
+    Generate(Generate),
+    /// List the tasks of a world.
+    Tasks(Tasks),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Play {
+    /// World: household-studio, household-full or alfworld.
+    #[arg(default_value = "household-studio")]
+    pub world: String,
+    /// Task id; unset plays the split's first task.
+    #[arg(long)]
+    pub task: Option<String>,
+    /// Split the task is taken from.
+    #[arg(long, default_value = "seen")]
+    pub split: String,
+    /// Let a scripted player play.
+    #[arg(long, value_enum)]
+    pub player: Option<ScriptedPlayer>,
+    /// ALFWorld's data folder.
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScriptedPlayer {
+    /// Knows the game.
+    Optimal,
+    /// Knows what it has seen.
+    Searching,
+    /// Errs at a rate of 0.3.
+    Noisy,
+    /// Any possible command.
+    Random,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// World: household-studio, household-full or alfworld.
+    #[arg(default_value = "household-full")]
+    pub world: String,
+    /// ALFWorld's data folder.
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+    /// Games to measure on.
+    #[arg(long, default_value_t = 64)]
+    pub games: usize,
+    /// Steps to play in all.
+    #[arg(long, default_value_t = 500_000)]
+    pub steps: usize,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Verify {
+    /// Transcript files (JSONL, optionally gzip), or folders of them.
+    #[arg(required = true)]
+    pub transcripts: Vec<PathBuf>,
+    /// Folder with the games: `json_2.1.1`, its parent, or a folder of .tar.zst archives.
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+    /// Also replay the walkthrough stored in every game.
+    #[arg(long)]
+    pub walkthroughs: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Generate {
+    /// Folder to write to.
+    pub out: PathBuf,
+    /// Size: studio or full.
+    #[arg(long, default_value = "full")]
+    pub size: String,
+    /// Split the games are drawn from.
+    #[arg(long, default_value = "train")]
+    pub split: String,
+    /// Games to write.
+    #[arg(long, default_value_t = 60)]
+    pub games: usize,
+    /// Seed of the generator.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// A real `game.tw-pddl`, whose domain and grammar are put into the files so that the original engine plays them.
+    #[arg(long, value_name = "GAME")]
+    pub engine_files_from: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Tasks {
+    /// World: household-studio, household-full or alfworld.
+    pub world: String,
+    /// Split to list.
+    #[arg(long, default_value = "seen")]
+    pub split: String,
+    /// ALFWorld's data folder.
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Config {
+    /// Say what keys mean, their type, default and current value.
+    Explain {
+        /// A table (`rollout`) or a key (`rollout.top_p`); unset explains all.
+        key: Option<String>,
+        /// Configuration whose values are shown.
+        #[arg(long)]
+        config: Option<PathBuf>,
+        /// Explain the keys of fine-tuning configurations instead.
+        #[arg(long)]
+        sft: bool,
+        /// Change a key.
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
+    /// Print the reference of all keys as Markdown.
+    Reference {
+        /// The keys of fine-tuning configurations instead.
+        #[arg(long)]
+        sft: bool,
+    },
+}

@@ -1,0 +1,168 @@
+//! What a person sees while a program runs: bars on a terminal, one line per iteration elsewhere, JSON on request.
+//!
+//! Results go to standard output; everything here goes to standard error, but for `--json`, whose lines are the
+//! result.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use console::style;
+use indicatif::{ProgressBar, ProgressStyle};
+use seed_train::evaluate::Evaluation;
+use seed_train::events::{Event, Observer};
+
+use crate::arguments::Output;
+
+/// Shows events in the way the command line asks for.
+pub(crate) struct Display {
+    mode: Mode,
+    /// Put before every line, such as the arm of a demo.
+    label: String,
+    bar: Option<ProgressBar>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Terminal,
+    Plain,
+    Json,
+    Quiet,
+}
+
+impl Display {
+    pub(crate) fn new(output: Output) -> Self {
+        let mode = match output {
+            Output { json: true, .. } => Mode::Json,
+            Output { quiet: true, .. } => Mode::Quiet,
+            _ if std::io::stderr().is_terminal() => Mode::Terminal,
+            _ => Mode::Plain,
+        };
+        Self { mode, label: String::new(), bar: None }
+    }
+
+    /// Names what follows.
+    pub(crate) fn label(&mut self, label: &str) {
+        self.label = if label.is_empty() { String::new() } else { format!("{label:<5} ") };
+    }
+
+    /// Whether people read along on a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.mode == Mode::Terminal
+    }
+
+    /// A line for people.
+    pub(crate) fn line(&self, text: &str) {
+        match self.mode {
+            Mode::Terminal | Mode::Plain => match &self.bar {
+                Some(bar) => bar.suspend(|| error_line(text)),
+                None => error_line(text),
+            },
+            Mode::Json | Mode::Quiet => {}
+        }
+    }
+
+    /// Removes the progress bar.
+    pub(crate) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn bar(&mut self) -> &ProgressBar {
+        self.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::new(0);
+            let template = "{prefix:>18} {bar:32.cyan/dim} {pos:>5}/{len:<5} {elapsed} {msg}";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style.progress_chars("━╸─"));
+            }
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        })
+    }
+}
+
+impl Observer for Display {
+    fn event(&mut self, event: &Event<'_>) {
+        if self.mode == Mode::Json {
+            if !matches!(event, Event::Progress { .. })
+                && let Ok(text) = serde_json::to_string(event)
+            {
+                output_line(&text);
+            }
+            return;
+        }
+        match event {
+            Event::Note { text } => self.line(&format!("{}{text}", self.label)),
+            Event::Warning { text } => self.line(&format!("{}{} {text}", self.label, style("warning:").yellow().bold())),
+            Event::Progress { iteration, phase, done, total } => {
+                if self.mode == Mode::Terminal {
+                    let prefix = match iteration {
+                        0 => phase.name().to_owned(),
+                        _ => format!("{iteration} {}", phase.name()),
+                    };
+                    let bar = self.bar();
+                    bar.set_prefix(prefix);
+                    bar.set_length(*total as u64);
+                    bar.set_position(*done as u64);
+                }
+            }
+            Event::Iteration { iteration, total, metrics } => {
+                let value = |name: &str| metrics.get(name).unwrap_or(f64::NAN);
+                let mut text = format!(
+                    "{}{iteration:>4}/{total}  success {:5.1} %  steps {:4.1}  entropy {:.3}",
+                    self.label,
+                    value("success/rate") * 100.0,
+                    value("episode/steps_mean"),
+                    value("policy/entropy"),
+                );
+                if metrics.get("analysis/parse_rate").is_some() {
+                    text.push_str(&format!(
+                        "  skills {:3.0} %  gap {:+.3}",
+                        value("analysis/accepted_share") * 100.0,
+                        value("seed/gap_mean")
+                    ));
+                }
+                text.push_str(&format!("  {:.1} s", value("timing/iteration_seconds")));
+                self.line(&text);
+            }
+            Event::Evaluation { iteration, split, evaluation } => {
+                self.line(&format!(
+                    "{}{iteration:>4}  {} {}: {}",
+                    self.label,
+                    style("panel").bold(),
+                    split.name(),
+                    describe(evaluation)
+                ));
+            }
+            Event::Saved { iteration, path } => {
+                if self.mode == Mode::Plain {
+                    self.line(&format!("{}{iteration:>4}  saved {}", self.label, path.display()));
+                }
+            }
+        }
+    }
+}
+
+/// A panel's result in one line.
+pub(crate) fn describe(evaluation: &Evaluation) -> String {
+    format!(
+        "success {:.1} % [{:.1}, {:.1}] of {} episodes, macro {:.1} %, {:.1} steps, T {}",
+        evaluation.success.value * 100.0,
+        evaluation.success.low * 100.0,
+        evaluation.success.high * 100.0,
+        evaluation.episodes,
+        evaluation.macro_success * 100.0,
+        evaluation.mean_steps,
+        evaluation.temperature
+    )
+}
+
+/// Writes a line of results. A reader that has gone away is no error.
+pub(crate) fn output_line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Writes a line for people.
+pub(crate) fn error_line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -1,0 +1,107 @@
+//! How a command that failed tells it: the whole chain of causes, and an exit code for scripts.
+
+use std::error::Error;
+use std::fmt;
+
+use seed_run::{ExitCode, RunError};
+use seed_train::TrainError;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    error: Box<dyn Error>,
+    code: ExitCode,
+}
+
+/// What a command returns.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+impl Failure {
+    /// A failure with a code of its own.
+    pub(crate) fn new(error: impl Into<Box<dyn Error>>, code: ExitCode) -> Self {
+        Self { error: error.into(), code }
+    }
+
+    /// Wrong words on the command line.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(message.into(), ExitCode::Usage)
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        self.code
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.code == ExitCode::Stopped { "stopped:" } else { "error:" };
+        write!(formatter, "{} {}", console::style(word).for_stderr().red().bold(), self.error)?;
+        let mut shown = self.error.to_string();
+        let mut source = self.error.source();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            // Transparent errors repeat their cause's text.
+            if !shown.contains(&text) {
+                write!(formatter, "\n  caused by: {text}")?;
+                shown = text;
+            }
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
+        let code = match &error {
+            TrainError::Stopped { .. } => ExitCode::Stopped,
+            TrainError::Config(_) | TrainError::Mismatch { .. } => ExitCode::Usage,
+            TrainError::Run(run) => code_of_run(run),
+            _ => ExitCode::Data,
+        };
+        Self { error: Box::new(error), code }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let code = code_of_run(&error);
+        Self { error: Box::new(error), code }
+    }
+}
+
+fn code_of_run(error: &RunError) -> ExitCode {
+    if error.is_resource() {
+        return ExitCode::Resource;
+    }
+    match error {
+        RunError::RunExists { .. } | RunError::NoRun { .. } | RunError::Locked { .. } => ExitCode::Usage,
+        _ => ExitCode::Data,
+    }
+}
+
+/// Failures of the data a command reads.
+macro_rules! data_failure {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self { error: Box::new(error), code: ExitCode::Data }
+            }
+        })+
+    };
+}
+
+data_failure!(
+    seed_alfworld::LibraryError,
+    seed_alfworld::VerifyError,
+    seed_alfworld::household::HouseholdError,
+    seed_env::EnvironmentError,
+    seed_train::world::WorldError,
+    std::io::Error,
+);
+
+impl From<seed_train::config::ConfigError> for Failure {
+    fn from(error: seed_train::config::ConfigError) -> Self {
+        Self { error: Box::new(error), code: ExitCode::Usage }
+    }
+}

@@ -10,7 +10,7 @@
 /// Objects and arrays nest at most this deep.
 const MAX_DEPTH: usize = 32;
 /// Characters read in all attempts together, as a multiple of the text's length.
-const WORK_FACTOR: usize = 64;
+const WORK_FACTOR: usize = 16;
 
 /// What counts as an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

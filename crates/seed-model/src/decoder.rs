@@ -23,7 +23,7 @@ use crate::weights::{Direction, Layout, PackedWeights};
 
 /// Tokens processed together unless [`Decoder::with_pack_tokens`] says otherwise: enough rows for the matrix products,
 /// few enough for the activations of a pack to stay small.
-const PACK_TOKENS: usize = 2048;
+const PACK_TOKENS: usize = 1024;
 
 /// Rotary positions tabulated at first; the table doubles when a longer sequence comes.
 const FIRST_POSITIONS: usize = 1024;

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use seed_kernels::head::log_prob_of_row;
-use seed_kernels::math::exp;
+use seed_kernels::math::exp_in_place;
 
 use crate::error::ModelError;
 
@@ -107,15 +107,22 @@ fn most_probable(logits: &[f32]) -> u32 {
 /// A token and the share of the mass which the filters kept.
 fn draw(logits: &[f32], sampling: &Sampling, uniform: f64) -> (u32, f64) {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let weight = |token: usize| f64::from(exp((logits[token] - largest) / sampling.temperature));
-    let total: f64 = (0..logits.len()).map(weight).sum();
+    let mut weights: Vec<f32> = logits
+        .iter()
+        .map(|logit| (logit - largest) / sampling.temperature)
+        .collect();
+    exp_in_place(&mut weights);
+    let weight = |token: usize| f64::from(weights[token]);
+    let total: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
     let all = sampling.top_k == 0 || sampling.top_k >= logits.len();
     if all && sampling.top_p >= 1.0 {
-        let tokens = (0..logits.len()).map(|token| (token, weight(token)));
-        return (pick(tokens, uniform * total), 1.0);
+        return (pick(0..logits.len(), weight, uniform * total), 1.0);
     }
     let order = |&left: &usize, &right: &usize| -> Ordering {
-        logits[right].total_cmp(&logits[left]).then(left.cmp(&right))
+        logits[right]
+            .partial_cmp(&logits[left])
+            .unwrap_or(Ordering::Equal)
+            .then(left.cmp(&right))
     };
     let mut tokens: Vec<usize> = (0..logits.len()).collect();
     if !all {
@@ -123,7 +130,7 @@ fn draw(logits: &[f32], sampling: &Sampling, uniform: f64) -> (u32, f64) {
         tokens.truncate(sampling.top_k);
     }
     tokens.sort_unstable_by(order);
-    let mut kept: f64 = tokens.iter().map(|&token| weight(token)).sum();
+    let mut kept: f64 = tokens.iter().copied().map(weight).sum();
     if sampling.top_p < 1.0 {
         let enough = kept * f64::from(sampling.top_p);
         kept = 0.0;
@@ -137,16 +144,17 @@ fn draw(logits: &[f32], sampling: &Sampling, uniform: f64) -> (u32, f64) {
         }
         tokens.truncate(count);
     }
-    let chosen = pick(tokens.iter().map(|&token| (token, weight(token))), uniform * kept);
+    let chosen = pick(tokens.into_iter(), weight, uniform * kept);
     (chosen, kept / total)
 }
 
 /// The first token at which the running sum of weights exceeds `target`; the last with any weight where rounding
 /// leaves the sum short of it.
-fn pick(tokens: impl Iterator<Item = (usize, f64)>, target: f64) -> u32 {
+fn pick(tokens: impl Iterator<Item = usize>, weight: impl Fn(usize) -> f64, target: f64) -> u32 {
     let mut sum = 0.0;
     let mut chosen = 0;
-    for (token, weight) in tokens {
+    for token in tokens {
+        let weight = weight(token);
         if weight > 0.0 {
             chosen = token;
             sum += weight;

@@ -231,9 +231,9 @@ pub(crate) struct Bench {
     /// Games to measure on.
     #[arg(long, default_value_t = 64)]
     pub games: usize,
-    /// Steps to play in all.
-    #[arg(long, default_value_t = 500_000)]
-    pub steps: usize,
+    /// Seconds to measure each of resets and steps for.
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
 }
 
 #[derive(Args, Debug)]

@@ -109,7 +109,7 @@ fn split_grammar(grammar: &str) -> Result<(&str, &str, &str), ProblemError> {
     split().ok_or(ProblemError::NoGoalSentence)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a String cannot fail.

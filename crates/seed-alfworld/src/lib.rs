@@ -17,6 +17,7 @@ pub mod household;
 mod ids;
 mod lexer;
 mod library;
+mod measure;
 mod problem;
 mod state;
 mod text;
@@ -35,6 +36,7 @@ pub use library::{
     ArchivedGame, CacheFolder, Library, LibraryCounters, LibraryError, LibraryGame, LibraryOptions, SPLITS,
     WORLD_NAME, read_archive, split_folder, split_from_folder,
 };
+pub use measure::{Timing, Workload, time_resets, time_steps};
 pub use state::State;
 pub use verify::{
     Difference, VerifyError, VerifyReport, verify_archive, verify_transcripts, verify_walkthroughs,

@@ -74,15 +74,18 @@ pub enum HouseholdError {
         /// The family's name.
         family: &'static str,
     },
-    /// The generated text was refused by the engine.
-    #[error("the generated game `{game}` was refused; this is a defect of the generator")]
+    /// The engine refused a game: a user's file that is none, or (a defect) a generated one.
+    #[error("the game `{game}` was refused")]
     Problem {
-        /// The game's id.
+        /// The game's id, or the file's path.
         game: String,
         /// The engine's reason.
         #[source]
         source: ProblemError,
     },
+    /// A file could not be read or written.
+    #[error("a game file could not be read or written")]
+    File(#[source] std::io::Error),
     /// The generated game has no solution.
     #[error("the generated game `{game}` has no solution; this is a defect of the generator")]
     Unsolvable {
@@ -93,6 +96,8 @@ pub enum HouseholdError {
 
 /// Room layouts tried for one number before giving up.
 const ROOM_ATTEMPTS: u64 = 500;
+/// Receptacles of a room, as in ALFWorld's games.
+const ROOM_RECEPTACLES: std::ops::RangeInclusive<usize> = 6..=54;
 /// Combinations a studio must offer for each family, so that its games differ.
 const STUDIO_VARIETY: usize = 4;
 
@@ -137,7 +142,8 @@ impl HouseholdGenerator {
                         || Family::ALL
                             .into_iter()
                             .all(|family| draw::askable(room, combinations, family).len() >= STUDIO_VARIETY);
-                    varied && census_taken.insert(room.census())
+                    let sized = ROOM_RECEPTACLES.contains(&room.receptacles.len());
+                    sized && varied && census_taken.insert(room.census())
                 })
                 .map(Arc::new)
                 .ok_or(HouseholdError::NoRoom {

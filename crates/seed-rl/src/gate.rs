@@ -36,9 +36,9 @@ impl GateMode {
 /// `1 / (1 + exp(−x))`, without overflow for either sign.
 pub fn sigmoid(x: f64) -> f64 {
     if x >= 0.0 {
-        1.0 / (1.0 + (-x).exp())
+        1.0 / (1.0 + libm::exp(-x))
     } else {
-        let growth = x.exp();
+        let growth = libm::exp(x);
         growth / (1.0 + growth)
     }
 }
@@ -74,7 +74,7 @@ impl Gate {
 
     /// `2g − 1`, computed as a hyperbolic tangent so that small gaps keep their digits.
     pub fn centered(&self, gap: f64) -> f64 {
-        (0.5 * self.slope * gap).tanh()
+        libm::tanh(0.5 * self.slope * gap)
     }
 }
 

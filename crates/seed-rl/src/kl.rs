@@ -14,7 +14,7 @@ pub const K3_BOUND: f64 = 10.0;
 pub fn k3(student: f64, reference: f64) -> TokenTerm {
     let difference = reference - student;
     // `exp_m1(d) − d` keeps the small values that `exp(d) − d − 1` cancels.
-    let growth = difference.exp_m1();
+    let growth = libm::expm1(difference);
     let value = growth - difference;
     if value > K3_BOUND {
         TokenTerm {

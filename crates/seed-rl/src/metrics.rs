@@ -80,7 +80,7 @@ impl UpdateMetrics {
         self.tokens += 1;
         self.policy_sum += weight * token.term.loss;
         self.old_kl_sum -= token.log_ratio;
-        self.old_k3_sum += token.ratio - 1.0 - token.ratio.ln();
+        self.old_k3_sum += token.ratio - 1.0 - libm::log(token.ratio);
         self.largest_ratio = self.largest_ratio.max(token.ratio);
         self.clipped_high += usize::from(token.clipped_high);
         self.clipped_low += usize::from(token.clipped_low);

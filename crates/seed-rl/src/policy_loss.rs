@@ -101,7 +101,9 @@ impl PolicyOptions {
             ("entropy_coefficient", self.entropy_coefficient, "finite", true),
         ];
         for (option, value, rule, holds) in rules {
-            if !holds || !value.is_finite() {
+            // An infinite dual clip is how there is none.
+            let bounded = value.is_finite() || (option == "dual_clip" && value == f64::INFINITY);
+            if !holds || !bounded {
                 return Err(RlError::InvalidOption {
                     option,
                     value: value.to_string(),
@@ -134,7 +136,7 @@ pub struct ClippedToken {
 /// The clipped loss of one token under `advantage`.
 pub fn clipped_token(student: f64, old: f64, advantage: f64, options: &PolicyOptions) -> ClippedToken {
     let log_ratio = student - old;
-    let ratio = log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp();
+    let ratio = libm::exp(log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND));
     let clipped_high = advantage > 0.0 && ratio > 1.0 + options.clip_high;
     let clipped_low = advantage < 0.0 && ratio < 1.0 - options.clip_low;
     let clipped_dual = advantage < 0.0 && ratio > options.dual_clip;

@@ -52,7 +52,7 @@ pub fn reweighted_advantage(advantage: f64, gap: f64, coefficient: f64, clip: f6
         return 0.0;
     }
     let toward = (advantage.signum() * gap).clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND);
-    let evidence = toward.exp().clamp(1.0 - clip, 1.0 + clip);
+    let evidence = libm::exp(toward).clamp(1.0 - clip, 1.0 + clip);
     advantage * ((1.0 - coefficient) + coefficient * evidence)
 }
 

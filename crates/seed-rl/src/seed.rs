@@ -402,7 +402,7 @@ impl Algorithm for Seed {
             }
         };
         if let Some(limit) = self.options.ratio_limit {
-            let ratio = (token.student - token.old).exp();
+            let ratio = libm::exp(token.student - token.old);
             if ratio > 1.0 + limit || ratio < 1.0 - limit {
                 term.gradient = 0.0;
             }

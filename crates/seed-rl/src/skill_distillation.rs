@@ -16,9 +16,9 @@ const TEACHER_BOUND: f64 = 20.0;
 /// `ρ·k3` of one token with its derivative by `student`.
 pub fn weighted_k3(student: f64, teacher: f64, old: f64) -> TokenTerm {
     let log_ratio = student - old;
-    let ratio = log_ratio.min(STUDENT_BOUND).exp();
+    let ratio = libm::exp(log_ratio.min(STUDENT_BOUND));
     let gap = teacher - student;
-    let growth = gap.min(TEACHER_BOUND).exp_m1();
+    let growth = libm::expm1(gap.min(TEACHER_BOUND));
     let divergence = growth - gap;
     let ratio_slope = if log_ratio < STUDENT_BOUND { ratio } else { 0.0 };
     let divergence_slope = if gap < TEACHER_BOUND { -growth } else { 1.0 };

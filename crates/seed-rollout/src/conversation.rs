@@ -5,7 +5,6 @@
 
 use seed_model::{Tokenizer, TurnFormat};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// What to do with a prompt longer than its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,19 +14,6 @@ pub enum Truncation {
     Left,
     /// Refuse: the episode ends as out of tokens.
     Error,
-}
-
-/// Why a conversation cannot be built.
-#[derive(Debug, Error)]
-pub enum ConversationError {
-    /// The chat template cannot be continued by appending.
-    #[error(
-        "the chat template does not keep earlier turns as they were ({reason}); use `context = \"windowed\"` with this model"
-    )]
-    NotPrefixPreserving {
-        /// What the template does to earlier turns.
-        reason: String,
-    },
 }
 
 /// Encodes the turns of an episode.
@@ -52,6 +38,12 @@ impl Conversation {
     /// then the next user message through the generation prompt.
     pub fn next_turn(&self, user: &str, last: Option<u32>) -> Vec<u32> {
         self.format.next_turn(user, last)
+    }
+
+    /// What the chat template would do to earlier turns that appending does not do; empty when a growing conversation
+    /// is the template's own form.
+    pub fn history_changes(&self) -> Vec<String> {
+        self.format.history_changes().iter().map(ToString::to_string).collect()
     }
 
     /// Text of sampled ids, without control tokens.

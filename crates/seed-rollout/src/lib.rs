@@ -12,7 +12,7 @@ mod rollout;
 mod sequence;
 mod trajectory;
 
-pub use conversation::{Conversation, ConversationError, Truncation};
+pub use conversation::{Conversation, Truncation};
 pub use error::RolloutError;
 pub use rollout::{
     Decoration, EpisodeRequest, Generator, Progress, RolloutOptions, RolloutReport, TokenBudget, rollout,

@@ -79,7 +79,7 @@ pub struct EpisodeRequest {
 /// Limits on tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBudget {
-    /// Longest prompt of a windowed step.
+    /// Longest prompt of a windowed step; in a transcript, the longest conversation before a response.
     pub prompt: usize,
     /// Longest response.
     pub response: usize,
@@ -250,6 +250,7 @@ impl Player<'_> {
                 context: self.options.context,
                 task_description: String::new(),
                 steps: Vec::new(),
+                final_observation: String::new(),
                 // Overwritten when the episode ends; what is never finished was cancelled.
                 outcome: Outcome::Cancelled,
                 error: None,
@@ -323,7 +324,8 @@ impl Player<'_> {
             episode.length = 0;
         }
         // At least one id must remain for the response.
-        if prompt_ids.is_empty() || episode.length + prompt_ids.len() >= options.tokens.context {
+        let before = episode.length + prompt_ids.len();
+        if prompt_ids.is_empty() || before > options.tokens.prompt || before >= options.tokens.context {
             episode.trajectory.outcome = Outcome::OutOfTokens;
             return Ok(false);
         }
@@ -434,6 +436,7 @@ impl Player<'_> {
             None
         };
         let seen = std::mem::replace(&mut episode.observation, transition.observation);
+        episode.trajectory.final_observation.clone_from(&episode.observation.anchor);
         episode.history.push(Exchange { observation: seen.text, action: step.action.clone() });
         episode.admissible_actions = answer.admissible_actions;
         if let Some(outcome) = outcome {

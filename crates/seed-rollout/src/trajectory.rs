@@ -66,6 +66,8 @@ pub struct Trajectory {
     pub task_description: String,
     /// Turns in order.
     pub steps: Vec<Step>,
+    /// Raw feedback after the last action.
+    pub final_observation: String,
     /// How the episode ended.
     pub outcome: Outcome,
     /// What failed, when the outcome is an error.

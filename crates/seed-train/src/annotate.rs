@@ -105,7 +105,11 @@ pub fn by_rules(trajectory: &Trajectory) -> Option<(String, String)> {
     if !trajectory.outcome.trains() {
         return None;
     }
-    let observations = trajectory.steps.iter().map(|step| step.observation.as_str());
+    let observations = trajectory
+        .steps
+        .iter()
+        .map(|step| step.observation.as_str())
+        .chain([trajectory.final_observation.as_str()]);
     let annotation = annotate_texts(&trajectory.task_description, observations, trajectory.success())?;
     Some((annotation.episode_summary, annotation.episode_skill))
 }

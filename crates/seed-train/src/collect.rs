@@ -13,9 +13,9 @@ use crate::config::TrainConfig;
 use crate::evaluate::{Evaluation, Panel, evaluate};
 use crate::events::{Event, Observer, Phase};
 use crate::policy::Policy;
-use crate::trainer::options;
+use crate::trainer::{options, panel};
 
-/// Plays the first `tasks` tasks of `split`, `rollout.samples_per_task` times each, and writes the trajectories.
+/// Plays a seeded sample of `tasks` tasks of `split`, `rollout.samples_per_task` times each, and writes the trajectories.
 ///
 /// # Errors
 /// When the model, the environments or the file fail.
@@ -29,12 +29,9 @@ pub fn collect(
 ) -> Result<Evaluation, TrainError> {
     let policy = Policy::load(&config.model.path, config.model.thinking)?;
     let mut pool = EnvironmentPool::new(world.clone(), options::pool_options(config))?;
-    let all = world.tasks(split);
-    if all.is_empty() {
-        return Err(TrainError::NoTasks { world: world.name().to_owned(), split });
-    }
+    let sample = panel(&*world, split, Some(tasks), config.run.seed)?;
     let panel = Panel {
-        tasks: all.get(..tasks.min(all.len())).unwrap_or(all),
+        tasks: sample.tasks(),
         samples_per_task: config.rollout.samples_per_task,
         key: RandomKey::new(config.run.seed).with_text("purpose", "collect"),
         decoration: None,

@@ -16,9 +16,6 @@ pub enum TrainError {
     /// Episodes could not be played.
     #[error(transparent)]
     Rollout(#[from] seed_rollout::RolloutError),
-    /// A conversation cannot be built for this model.
-    #[error(transparent)]
-    Conversation(#[from] seed_rollout::ConversationError),
     /// The numbers of an update are not usable.
     #[error(transparent)]
     Rl(#[from] seed_rl::RlError),

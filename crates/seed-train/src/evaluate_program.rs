@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use seed_alfworld::expert::skill::oracle_skill;
-use seed_env::{EnvironmentPool, Panel as TaskPanel, Split, Task};
+use seed_env::{EnvironmentPool, Split, Task};
 use seed_model::Engine;
 use seed_random::RandomKey;
 use seed_rollout::Decoration;
@@ -18,7 +18,7 @@ use crate::evaluate::{Evaluation, Panel, evaluate};
 use crate::events::{Event, Observer, Phase};
 use crate::hindsight::Hindsight;
 use crate::policy::Policy;
-use crate::trainer::options;
+use crate::trainer::{options, panel};
 use crate::world::{OpenWorld, WorldError};
 
 /// One panel under one kind of prompt.
@@ -52,9 +52,8 @@ pub fn evaluate_panels(
     let mut recorded = Vec::new();
     for &split in &config.evaluation.splits {
         let split = Split::from(split);
-        let panel = TaskPanel::all(&*open.world, split)?;
+        let panel = panel(&*open.world, split, config.evaluation.tasks, config.evaluation.seed)?;
         let tasks = panel.tasks();
-        let tasks = tasks.get(..config.evaluation.tasks.unwrap_or(tasks.len()).min(tasks.len())).unwrap_or(tasks);
         let prompts: &[&'static str] = if with_skills { &["plain", "oracle_skill", "other_skill"] } else { &["plain"] };
         for &prompt in prompts {
             let skills = skills(open, tasks, prompt)?;

@@ -431,7 +431,8 @@ fn endpoint(config: &TrainConfig) -> Result<EndpointAnalyser, AnalyserError> {
     EndpointAnalyser::new(EndpointOptions {
         base_url: section.base_url.clone(),
         model: section.model.clone(),
-        api_key_variable: Some(section.api_key_env.clone()),
+        // A server on this machine may need no key: without one in the environment none is sent.
+        api_key_variable: std::env::var_os(&section.api_key_env).map(|_| section.api_key_env.clone()),
         temperature: config.seed.analyser_temperature,
         max_tokens: config.seed.max_analysis_tokens as u32,
         timeout_seconds: section.timeout_seconds,

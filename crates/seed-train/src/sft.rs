@@ -4,7 +4,6 @@
 
 use seed_model::optimiser::StateTensor;
 use seed_random::RandomKey;
-use seed_run::metrics::MetricNaming;
 use seed_run::{
     Checkpoint, CheckpointStore, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Retention, RunDirectory,
     RunRecord, StopFlag, TensorView,
@@ -17,7 +16,7 @@ use crate::events::{Event, Observer, Phase};
 use crate::examples::{ExampleRecord, read_examples};
 use crate::fine_tune::{ExampleSet, FineTuner, Loss, UpdateOutput};
 use crate::policy::Policy;
-use crate::train::Start;
+use crate::train::{Start, naming, report_rejected};
 
 const STATE: &str = "state.json";
 const OPTIMISER: &str = "optimiser.safetensors";
@@ -112,18 +111,20 @@ pub fn sft(
     let store = run.checkpoints()?;
     let mut best = None;
     let mut saved = None;
-    if start == Start::Resume
-        && let Some(checkpoint) = store.newest()?.found
-    {
-        let state = restore(&checkpoint, &mut tuner)?;
-        best = state.best;
-        saved = Some(state.update);
-        observer.event(&Event::Note { text: format!("resuming after update {}", state.update) });
+    if start == Start::Resume {
+        let search = store.newest()?;
+        report_rejected(&search.rejected, observer);
+        if let Some(checkpoint) = search.found {
+            let state = restore(&checkpoint, &mut tuner, config.sft.micro_batch_tokens)?;
+            best = state.best;
+            saved = Some(state.update);
+            observer.event(&Event::Note { text: format!("resuming after update {}", state.update) });
+        }
     }
     let metrics = MetricsWriter::open(
         run.path(),
         MetricsOptions {
-            tensorboard: config.logging.tensorboard.then_some(MetricNaming::Native),
+            tensorboard: config.logging.tensorboard.then_some(naming(config.logging.metric_names)),
             resume_after: saved,
         },
     )?;
@@ -201,6 +202,10 @@ impl Session<'_> {
             None => self.tuner.validate()?,
         };
         let model = self.run.path().join(MODEL);
+        if model.exists() {
+            // A finished run that is resumed ends with the same weights again.
+            fs_err::remove_dir_all(&model)?;
+        }
         self.tuner.policy.save(&model)?;
         Ok(SftSummary {
             updates: self.tuner.update,
@@ -252,9 +257,14 @@ impl Session<'_> {
     }
 }
 
-fn restore(checkpoint: &Checkpoint, tuner: &mut FineTuner) -> Result<State, TrainError> {
+fn restore(
+    checkpoint: &Checkpoint,
+    tuner: &mut FineTuner,
+    pack_tokens: usize,
+) -> Result<State, TrainError> {
     let state: State = checkpoint.read_json(STATE)?;
-    tuner.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), false)?.decoder;
+    tuner.policy.decoder =
+        Policy::load(&checkpoint.directory().join(MODEL), false)?.decoder.with_pack_tokens(pack_tokens);
     let tensors: Vec<StateTensor> = checkpoint
         .read_tensors(OPTIMISER)?
         .into_iter()

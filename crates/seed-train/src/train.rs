@@ -12,7 +12,7 @@ use seed_env::{Split, World};
 use seed_model::optimiser::StateTensor;
 use seed_run::metrics::{MetricNaming, read_records};
 use seed_run::{
-    Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Retention,
+    Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Rejected, Retention,
     RunDirectory, RunRecord, StopFlag, SyncPolicy, TensorView, write_atomic, write_json_lines,
 };
 use serde::{Deserialize, Serialize};
@@ -95,6 +95,14 @@ pub fn train(
         }
     };
     let policy = Policy::load(&config.model.path, config.model.thinking)?;
+    if config.world.context == config::Context::Transcript {
+        for change in policy.conversation.history_changes() {
+            let text = format!(
+                "in a growing conversation the chat template would change earlier turns ({change}); they are kept as sampled"
+            );
+            observer.event(&Event::Warning { text });
+        }
+    }
     let trainer = Trainer::new(config.clone(), world, policy)?;
     let mut session = Session::open(run, trainer, start, observer)?;
     session.run(stop, observer)
@@ -126,10 +134,7 @@ impl Session {
         let mut saved = None;
         if start == Start::Resume {
             let search = store.newest()?;
-            for rejected in &search.rejected {
-                let text = format!("passed over the checkpoint `{}`: {}", rejected.directory.display(), rejected.fault);
-                observer.event(&Event::Warning { text });
-            }
+            report_rejected(&search.rejected, observer);
             match search.found {
                 Some(checkpoint) => {
                     let state = restore(&checkpoint, &mut trainer, &initial_weights)?;
@@ -144,14 +149,9 @@ impl Session {
         }
         run.remove_after(trainer.iteration)?;
         let logging = &trainer.config().logging;
-        let naming = match logging.metric_names {
-            config::MetricNames::Native => MetricNaming::Native,
-            config::MetricNames::Verl => MetricNaming::Verl,
-            config::MetricNames::Trl => MetricNaming::Trl,
-        };
         let metrics = MetricsWriter::open(
             run.path(),
-            MetricsOptions { tensorboard: logging.tensorboard.then_some(naming), resume_after: saved },
+            MetricsOptions { tensorboard: logging.tensorboard.then_some(naming(logging.metric_names)), resume_after: saved },
         )?;
         let mut evaluations = LineFile::open(&run.path().join(EVALUATIONS), SyncPolicy::OnRequest)?;
         evaluations.keep_while(&mut |line| {
@@ -177,9 +177,12 @@ impl Session {
             let iteration = self.trainer.iteration;
             let last = iteration == total;
             let every = config.evaluation.every as u64;
+            let best = self.best;
             if last || (every > 0 && iteration.is_multiple_of(every)) {
                 self.evaluate(&mut metrics, observer)?;
             }
+            // The best weights can only be kept if they are saved when they are found.
+            let is_best = config.checkpoint.keep_best && self.best != best;
             self.metrics.record(iteration, &metrics)?;
             let logged = config.logging.trajectories_every as u64;
             if logged > 0 && iteration.is_multiple_of(logged) {
@@ -189,7 +192,7 @@ impl Session {
                 }
             }
             observer.event(&Event::Iteration { iteration, total, metrics: &metrics });
-            if last || iteration.is_multiple_of(config.checkpoint.every as u64) {
+            if last || is_best || iteration.is_multiple_of(config.checkpoint.every as u64) {
                 self.save(observer)?;
             }
         }
@@ -308,6 +311,23 @@ impl Session {
     }
 }
 
+/// Whose metric names dashboards get.
+pub(crate) fn naming(names: config::MetricNames) -> MetricNaming {
+    match names {
+        config::MetricNames::Native => MetricNaming::Native,
+        config::MetricNames::Verl => MetricNaming::Verl,
+        config::MetricNames::Trl => MetricNaming::Trl,
+    }
+}
+
+/// Says which checkpoints were passed over, and why.
+pub(crate) fn report_rejected(rejected: &[Rejected], observer: &mut dyn Observer) {
+    for Rejected { directory, fault } in rejected {
+        let text = format!("passed over the checkpoint `{}`: {fault}", directory.display());
+        observer.event(&Event::Warning { text });
+    }
+}
+
 /// Puts a checkpoint's weights, optimiser state and counters into a fresh trainer.
 fn restore(checkpoint: &Checkpoint, trainer: &mut Trainer, initial_weights: &str) -> Result<State, TrainError> {
     let state: State = checkpoint.read_json(STATE)?;
@@ -321,7 +341,9 @@ fn restore(checkpoint: &Checkpoint, trainer: &mut Trainer, initial_weights: &str
         });
     }
     let thinking = trainer.config().model.thinking;
-    trainer.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), thinking)?.decoder;
+    trainer.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), thinking)?
+        .decoder
+        .with_pack_tokens(trainer.config().algorithm.micro_batch_tokens);
     let tensors: Vec<StateTensor> = checkpoint
         .read_tensors(OPTIMISER)?
         .into_iter()
@@ -332,13 +354,22 @@ fn restore(checkpoint: &Checkpoint, trainer: &mut Trainer, initial_weights: &str
         && let Some(teacher) = &mut trainer.teacher
     {
         let tensors = checkpoint.read_tensors(TEACHER)?;
+        let mismatch = |what: String| TrainError::Mismatch {
+            directory: checkpoint.directory().to_owned(),
+            differences: format!("`{TEACHER}` {what}"),
+        };
+        if tensors.len() != teacher.parameters().len() {
+            return Err(mismatch(format!("has {} tensors, the model {}", tensors.len(), teacher.parameters().len())));
+        }
         teacher.update(|parameters| {
             for tensor in &tensors {
-                if let Some(index) = parameters.index_of(&tensor.name) {
-                    parameters.get_mut(index).copy_from_slice(&tensor.data);
+                match parameters.index_of(&tensor.name).map(|index| parameters.get_mut(index)) {
+                    Some(values) if values.len() == tensor.data.len() => values.copy_from_slice(&tensor.data),
+                    _ => return Err(mismatch(format!("holds `{}`, which is no tensor of the model", tensor.name))),
                 }
             }
-        });
+            Ok(())
+        })?;
     }
     trainer.iteration = state.iteration;
     trainer.episodes = state.episodes;

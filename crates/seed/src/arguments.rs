@@ -93,7 +93,7 @@ pub(crate) struct Train {
 pub(crate) struct Eval {
     #[command(flatten)]
     pub config: ConfigFile,
-    /// Weights to evaluate: a Hugging Face folder or a checkpoint; unset uses `model.path`.
+    /// Weights to evaluate: a Hugging Face folder, such as the `model` folder of a checkpoint; unset uses `model.path`.
     #[arg(long)]
     pub model: Option<PathBuf>,
     /// Write the played trajectories here (JSONL, zstd).

@@ -93,7 +93,7 @@ impl Observer for Display {
         }
         match event {
             Event::Note { text } => self.line(&format!("{}{text}", self.label)),
-            Event::Warning { text } => self.line(&format!("{}{} {text}", self.label, style("warning:").yellow().bold())),
+            Event::Warning { text } => self.line(&format!("{}{} {text}", self.label, style("warning:").for_stderr().yellow().bold())),
             Event::Progress { iteration, phase, done, total } => {
                 if self.mode == Mode::Terminal {
                     let prefix = match iteration {
@@ -129,7 +129,7 @@ impl Observer for Display {
                 self.line(&format!(
                     "{}{iteration:>4}  {} {}: {}",
                     self.label,
-                    style("panel").bold(),
+                    style("panel").for_stderr().bold(),
                     split.name(),
                     describe(evaluation)
                 ));

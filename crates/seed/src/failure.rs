@@ -57,10 +57,25 @@ impl From<TrainError> for Failure {
             TrainError::Stopped { .. } => ExitCode::Stopped,
             TrainError::Config(_) | TrainError::Mismatch { .. } => ExitCode::Usage,
             TrainError::Run(run) => code_of_run(run),
+            other if disk_is_full(other) => ExitCode::Resource,
             _ => ExitCode::Data,
         };
         Self { error: Box::new(error), code }
     }
+}
+
+/// Whether a full disk is at the bottom of an error.
+fn disk_is_full(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(file) = error.downcast_ref::<std::io::Error>()
+            && file.kind() == std::io::ErrorKind::StorageFull
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 impl From<RunError> for Failure {

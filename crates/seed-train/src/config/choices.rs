@@ -101,7 +101,7 @@ choice! {
         RowMeanTokenSum = "row_mean_token_sum",
         /// Mean over rows of each row's token mean.
         RowMeanTokenMean = "row_mean_token_mean",
-        /// Sum over all response tokens divided by rows times the response limit.
+        /// Mean over rows of each row's token sum divided by the response limit.
         RowMeanTokenSumFixed = "row_mean_token_sum_fixed",
     }
 }
@@ -111,7 +111,7 @@ choice! {
     Gate {
         /// `sigmoid(beta * gap)`: the paper's gate, never negative.
         Sigmoid = "sigmoid",
-        /// `sigmoid(beta * gap) - 1/2`: raises tokens the skill favours and lowers the others.
+        /// `2 * sigmoid(beta * gap) - 1`: raises tokens the skill favours and lowers the others.
         Centered = "centered",
         /// The gap itself, clipped to plus or minus `delta_clip`: the reverse-KL gradient.
         Delta = "delta",
@@ -147,7 +147,7 @@ choice! {
     Normaliser {
         /// The masked tokens of the mini-batch (the paper).
         Mask = "mask",
-        /// All response tokens of the micro-batch.
+        /// All response tokens of the rows that train together.
         Response = "response",
         /// All response tokens of the mini-batch: constant strength per token.
         MiniBatch = "mini_batch",

@@ -1,7 +1,7 @@
 //! Rules over several keys together: what cannot run, and what runs but hardly means what was written.
 
 use super::choices::{
-    Algorithm, Analyser, Context, Gate, LearningRateSchedule, Normalisation, Normaliser, OutcomeFilter,
+    Algorithm, Analyser, Context, Gate, LearningRateSchedule, Normalisation, OutcomeFilter,
     Placement, Teacher, WorldName,
 };
 use super::demonstrations::DemonstrateConfig;
@@ -80,6 +80,21 @@ fn check_sampling(config: &TrainConfig, findings: &mut Findings) {
         ));
     }
     let algorithm = &config.algorithm;
+    for (key, value) in [("clip_low", algorithm.clip_low), ("clip_high", algorithm.clip_high)] {
+        if value == 0.0 {
+            findings.errors.push(format!(
+                "`algorithm.{key}` is `0`: the policy loss would have no room to move; the paper has `0.2`"
+            ));
+        }
+    }
+    if let Some(bound) = algorithm.dual_clip
+        && bound <= 1.0 + algorithm.clip_high
+    {
+        findings.errors.push(format!(
+            "`algorithm.dual_clip` is `{bound}`, not above `1 + algorithm.clip_high = {}`; raise it, or write \"none\"",
+            1.0 + algorithm.clip_high
+        ));
+    }
     let trains = algorithm.policy_coefficient > 0.0
         || (algorithm.name == Algorithm::Seed && config.seed.coefficient > 0.0);
     if !trains {
@@ -234,14 +249,6 @@ fn warn_of_keys_without_effect(config: &TrainConfig, origins: &Origins, findings
             seed.failed_only_after.is_none(),
             "leaving `seed.failed_only_after` unset",
         );
-        if as_loss && seed.normaliser == Normaliser::Response {
-            // Said, because it is the one normaliser that ties the result to the memory setting.
-            findings.warnings.push(
-                "`seed.normaliser = \"response\"` divides per micro-batch, so here `algorithm.micro_batch_tokens` changes \
-                 results"
-                    .to_owned(),
-            );
-        }
     }
 }
 

@@ -14,7 +14,7 @@ mod update;
 
 use std::sync::Arc;
 
-use seed_env::{EnvironmentPool, Panel, TrainingSchedule, World};
+use seed_env::{EnvironmentPool, Panel, Split, TrainingSchedule, World};
 use seed_model::{AdamW, Decoder, Engine, Gradients, Schedule};
 use seed_random::RandomKey;
 use seed_rl::Algorithm;
@@ -73,12 +73,10 @@ impl Trainer {
     ///
     /// # Errors
     /// When the world has too few tasks, the environments cannot be set up, or the options do not fit together.
-    pub fn new(config: TrainConfig, world: Arc<dyn World>, policy: Policy) -> Result<Self, TrainError> {
+    pub fn new(config: TrainConfig, world: Arc<dyn World>, mut policy: Policy) -> Result<Self, TrainError> {
+        policy.decoder = policy.decoder.with_pack_tokens(config.algorithm.micro_batch_tokens);
         let pool = EnvironmentPool::new(world.clone(), options::pool_options(&config))?;
-        let mut tasks = world.tasks(seed_env::Split::Train).to_vec();
-        if let Some(limit) = config.world.train_tasks {
-            tasks.truncate(limit);
-        }
+        let tasks = panel(&*world, Split::Train, config.world.train_tasks, config.run.seed)?.tasks().to_vec();
         let schedule = TrainingSchedule::new(tasks, config.rollout.tasks_per_iteration, config.run.seed)?;
         let algorithm = options::algorithm_options(&config).build()?;
         let separate_teacher = config.algorithm.name == config::Algorithm::Seed
@@ -190,8 +188,8 @@ impl Trainer {
         let key = self.key.with("iteration", iteration).with_text("purpose", "rollout");
         let samples = self.config.rollout.samples_per_task as u32;
         let mut requests = Vec::new();
-        for (group, task) in self.schedule.tasks(iteration).into_iter().enumerate() {
-            let environment_seed = self.schedule.environment_seed(iteration, &task.id);
+        for (group, task) in self.schedule.tasks(iteration - 1).into_iter().enumerate() {
+            let environment_seed = self.schedule.environment_seed(iteration - 1, &task.id);
             let task_key = key.with_text("task", task.id.as_str());
             for sample in 0..samples {
                 requests.push(EpisodeRequest {
@@ -271,7 +269,7 @@ impl Trainer {
             return Ok(());
         }
         let teacher = self.teacher.as_ref().unwrap_or(&self.policy.decoder);
-        let cut = options::sequence_options(&self.config);
+        let cut = options::sequence_options(&self.config, self.policy.decoder.config().max_positions);
         let mut rewritten = Vec::new();
         for (trajectory, analysis) in trajectories.iter().zip(analyses) {
             let Some(skill) = &analysis.skill else {
@@ -302,7 +300,7 @@ impl Trainer {
         } else {
             None
         };
-        let mut longest = 0;
+        let (mut longest, mut total) = (0, 0);
         let mut truncated = 0;
         let updates: Vec<(usize, bool, usize)> = pairs
             .iter()
@@ -313,6 +311,7 @@ impl Trainer {
         for (position, ((index, cut, length), scores)) in updates.into_iter().zip(skill_scores).enumerate() {
             let Some(trained) = sequences.get_mut(index) else { continue };
             longest = longest.max(length);
+            total += length;
             truncated += usize::from(cut);
             trained.skill_truncated = cut;
             trained.placebo = match (&placebo_scores, self.config.seed.gap_zero) {
@@ -323,6 +322,7 @@ impl Trainer {
             };
             trained.skill = Some(scores);
         }
+        metrics.set("seed/prompt_tokens_mean", total as f64 / contexts.len().max(1) as f64);
         metrics.set("seed/prompt_tokens_maximum", longest as f64);
         metrics.set("seed/prompts_truncated", truncated as f64);
         Ok(())
@@ -337,10 +337,8 @@ impl Trainer {
         split: config::EvaluationSplit,
         observer: &mut dyn Observer,
     ) -> Result<(Evaluation, Vec<Trajectory>), TrainError> {
-        let panel = Panel::all(&*self.world, split.into())?;
         let section = &self.config.evaluation;
-        let tasks = panel.tasks();
-        let tasks = tasks.get(..section.tasks.unwrap_or(tasks.len()).min(tasks.len())).unwrap_or(tasks);
+        let panel = panel(&*self.world, split.into(), section.tasks, section.seed)?;
         let mut engine = Engine::new(&self.policy.decoder, options::engine_options(&self.config.rollout));
         evaluate(
             &mut engine,
@@ -348,7 +346,7 @@ impl Trainer {
             &self.world,
             &mut self.pool,
             &evaluate::Panel {
-                tasks,
+                tasks: panel.tasks(),
                 samples_per_task: section.samples_per_task,
                 key: RandomKey::new(section.seed).with_text("purpose", "evaluation"),
                 decoration: None,
@@ -357,6 +355,17 @@ impl Trainer {
             &mut progress(observer, self.iteration, Phase::Evaluation),
         )
     }
+}
+
+/// The tasks of a split, or a sample of `count` of them drawn with `seed`.
+///
+/// # Errors
+/// When the split has no tasks.
+pub fn panel(world: &dyn World, split: Split, count: Option<usize>, seed: u64) -> Result<Panel, TrainError> {
+    Ok(match count {
+        Some(count) => Panel::sample(world, split, count.min(world.tasks(split).len()), seed)?,
+        None => Panel::all(world, split)?,
+    })
 }
 
 /// Turns rollout progress into events.

@@ -22,7 +22,6 @@ const NAMES: &[(&str, &str)] = &[
     ("skill/coverage_tokens", "seed/token_share"),
     ("skill/coverage_tokens_success", "seed/token_share_success"),
     ("skill/coverage_tokens_failure", "seed/token_share_failure"),
-    ("skill/sequences_truncated", "seed/prompts_truncated"),
     ("skill/initial_gap_mean", "seed/gap_mean"),
     ("skill/initial_gap_std", "seed/gap_deviation"),
     ("skill/initial_gap_p05", "seed/gap_percentile_5"),

@@ -164,11 +164,11 @@ pub fn evaluation_options(config: &config::TrainConfig, end_tokens: &Arc<[u32]>)
 }
 
 /// How contexts with a skill are cut.
-pub fn sequence_options(config: &config::TrainConfig) -> SequenceOptions {
+pub fn sequence_options(config: &config::TrainConfig, max_positions: usize) -> SequenceOptions {
     SequenceOptions {
         max_prompt_tokens: config.rollout.max_prompt_tokens + config.seed.extra_prompt_tokens,
         truncation: truncation(config.rollout.prompt_truncation),
-        context_length: config.model.context_length + config.seed.extra_prompt_tokens,
+        context_length: (config.model.context_length + config.seed.extra_prompt_tokens).min(max_positions),
     }
 }
 
@@ -187,6 +187,7 @@ pub fn engine_options(section: &config::RolloutSection) -> EngineOptions {
 /// How environments are stepped.
 pub fn pool_options(config: &config::TrainConfig) -> PoolOptions {
     PoolOptions {
+        threads: rayon::current_num_threads(),
         step_deadline: std::time::Duration::from_secs_f64(config.world.step_timeout_seconds),
         error_budget: ErrorBudget { share: config.rollout.max_error_share, ..ErrorBudget::default() },
         ..PoolOptions::default()

@@ -7,6 +7,7 @@ use seed_train::config::{DemonstrateConfig, TrainConfig};
 use seed_train::demonstrate;
 use seed_train::hindsight::Hindsight;
 use seed_train::world::open_world;
+use serde_json::json;
 
 use super::{load, set_threads, split};
 use crate::arguments::{self, Output};
@@ -21,8 +22,8 @@ pub(crate) fn demonstrate(command: &arguments::Demonstrate, output: Output) -> O
     let hindsight = Hindsight::new(&config.seed);
     let written = demonstrate::demonstrate(&config, &*open.world, &*open.games, &hindsight, &mut display);
     display.clear();
-    let out = &config.demonstrations.out;
-    output_line(&format!("{} examples in {}", written?, out.display()));
+    let (written, out) = (written?, &config.demonstrations.out);
+    result(output, &json!({ "examples": written, "out": out }), &format!("{written} examples in {}", out.display()));
     Ok(ExitCode::Success)
 }
 
@@ -31,16 +32,20 @@ pub(crate) fn collect(command: &arguments::Collect, output: Output) -> Outcome {
     let config: TrainConfig = load(&command.config, &display)?;
     set_threads(config.run.threads)?;
     let world = open_world(&config.world)?.world;
-    let result =
+    let collected =
         collect::collect(&config, world, split(&command.split)?, command.tasks, &command.out, &mut display);
     display.clear();
-    let evaluation = result?;
-    output_line(&format!(
-        "{} trajectories ({:.1} % successful) in {}",
-        evaluation.episodes,
-        evaluation.success.value * 100.0,
-        command.out.display()
-    ));
+    let evaluation = collected?;
+    result(
+        output,
+        &json!({ "trajectories": evaluation.episodes, "evaluation": evaluation, "out": command.out }),
+        &format!(
+            "{} trajectories ({:.1} % successful) in {}",
+            evaluation.episodes,
+            evaluation.success.value * 100.0,
+            command.out.display()
+        ),
+    );
     Ok(ExitCode::Success)
 }
 
@@ -54,14 +59,27 @@ pub(crate) fn annotate(command: &arguments::Annotate, output: Output) -> Outcome
         arguments::Annotator::Policy => Annotator::Policy,
         arguments::Annotator::Rules => Annotator::Rules,
     };
-    let result = annotate::annotate(&config, &*world, &command.trajectories, &command.out, annotator, &mut display);
+    let annotated = annotate::annotate(&config, &*world, &command.trajectories, &command.out, annotator, &mut display);
     display.clear();
-    let report = result?;
-    output_line(&format!(
-        "{} records from {} trajectories in {}",
-        report.records,
-        report.trajectories,
-        command.out.display()
-    ));
+    let report = annotated?;
+    result(
+        output,
+        &json!({ "records": report.records, "trajectories": report.trajectories, "out": command.out }),
+        &format!(
+            "{} records from {} trajectories in {}",
+            report.records,
+            report.trajectories,
+            command.out.display()
+        ),
+    );
     Ok(ExitCode::Success)
+}
+
+/// Prints a result for machines or for people.
+fn result(output: Output, json: &serde_json::Value, text: &str) {
+    if output.json {
+        output_line(&json.to_string());
+    } else {
+        output_line(text);
+    }
 }

@@ -1,0 +1,90 @@
+//! A world in which luck decides: whether an action wins depends on its letters. A policy that knows nothing wins some
+//! episodes and loses others, so that groups do not tie.
+
+use std::sync::Arc;
+
+use seed_env::{
+    Dialogue, Environment, EnvironmentError, HouseholdDialogue, HouseholdStyle, Observation, Split, Task, TaskId,
+    Transition, World,
+};
+
+const TASKS: usize = 12;
+const SPLITS: [Split; 4] = [Split::Train, Split::Development, Split::Seen, Split::Unseen];
+
+/// The world.
+pub(crate) struct Luck {
+    tasks: Vec<Vec<Task>>,
+    dialogue: HouseholdDialogue,
+}
+
+impl Luck {
+    pub(crate) fn world() -> Arc<dyn World> {
+        let task = |split: Split, index: usize| Task {
+            id: TaskId::new(format!("luck/{}/{index:02}", split.name())),
+            split,
+            family: if index.is_multiple_of(2) { "even" } else { "odd" }.to_owned(),
+        };
+        Arc::new(Self {
+            tasks: SPLITS.iter().map(|&split| (0..TASKS).map(|index| task(split, index)).collect()).collect(),
+            dialogue: HouseholdDialogue::new(HouseholdStyle::Compact),
+        })
+    }
+}
+
+impl World for Luck {
+    fn name(&self) -> &'static str {
+        "luck"
+    }
+
+    fn tasks(&self, split: Split) -> &[Task] {
+        let index = SPLITS.iter().position(|&other| other == split).unwrap();
+        &self.tasks[index]
+    }
+
+    fn environment(&self) -> Box<dyn Environment> {
+        Box::new(LuckEnvironment { number: 0 })
+    }
+
+    fn dialogue(&self) -> &dyn Dialogue {
+        &self.dialogue
+    }
+
+    fn default_max_steps(&self) -> usize {
+        3
+    }
+}
+
+struct LuckEnvironment {
+    number: u32,
+}
+
+impl Environment for LuckEnvironment {
+    fn reset(&mut self, task: &TaskId, _: u64) -> Result<Observation, EnvironmentError> {
+        self.number = task.as_str().bytes().map(u32::from).sum();
+        Ok(Observation::text(format!(
+            "You are in the middle of a room. Looking quickly around you, you see a bed 1, a desk 1, and a shelf 2.\n\n\
+             Your task is to: {}",
+            self.task_description()
+        )))
+    }
+
+    fn step(&mut self, action: &str) -> Result<Transition, EnvironmentError> {
+        let sum: u32 = action.bytes().map(u32::from).sum();
+        let won = (sum + self.number).is_multiple_of(4);
+        Ok(Transition {
+            observation: Observation::text(if won { "You are lucky." } else { "Nothing happens." }),
+            reward: f32::from(u8::from(won)),
+            terminated: won,
+            truncated: false,
+            won,
+        })
+    }
+
+    fn admissible_actions(&self) -> Vec<String> {
+        ["go to bed 1", "go to desk 1", "go to shelf 2", "look"].map(str::to_owned).to_vec()
+    }
+
+    fn task_description(&self) -> String {
+        format!("find ring {}.", self.number % 10)
+    }
+}

@@ -11,7 +11,7 @@ use crate::parallel::{self, SharedOutput};
 use crate::scratch;
 
 /// Queries handled together. Part of the numeric law only in that it is one constant for every instruction set.
-const TILE_QUERIES: usize = 28;
+const TILE_QUERIES: usize = 56;
 
 /// The backward pass of [`super::attention`] over a whole sequence (`first_position` 0, all `rows` positions in the
 /// cache): overwrites `dq` `[rows, query_heads * head_dim]` and `dk`, `dv` `[rows, key_value_heads * head_dim]`.

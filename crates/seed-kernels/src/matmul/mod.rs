@@ -222,8 +222,13 @@ fn pack_rows(threads: usize, x: &[f32], rows: usize, columns: usize, packed: &mu
         let first = panel * LANES;
         let width = LANES.min(columns - first);
         for (row, line) in values.chunks_exact_mut(LANES).enumerate() {
-            line[..width].copy_from_slice(&x[row * columns + first..][..width]);
-            line[width..].fill(0.0);
+            let source = &x[row * columns + first..];
+            if width == LANES {
+                line.copy_from_slice(&source[..LANES]);
+            } else {
+                line[..width].copy_from_slice(&source[..width]);
+                line[width..].fill(0.0);
+            }
         }
     });
 }

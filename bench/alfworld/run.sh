@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Plays the same games and commands with the original Python engine and with ours, and prints the ratio.
-# Usage: bench/alfworld/run.sh [DATA] [--games N] [--steps N] [--households N]
+# Usage: bench/alfworld/run.sh [DATA] [--games N] [--steps N]
 # DATA is what `ALFWORLD_DATA` names: a folder with json_2.1.1, or one with valid_unseen.tar.zst.
 set -euo pipefail
 

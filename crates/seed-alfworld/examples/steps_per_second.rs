@@ -1,6 +1,6 @@
 //! The native half of `bench/alfworld`: prepares games and commands that both engines play, and measures this one.
 //!
-//! `steps_per_second prepare DATA OUT [--games N] [--steps N] [--households N]` writes games and `workload.json`;
+//! `steps_per_second prepare DATA OUT [--games N] [--steps N]` writes games and `workload.json`;
 //! `steps_per_second measure OUT` plays them and prints one JSON object.
 
 #![expect(clippy::print_stdout, reason = "a program that prints its result")]
@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use seed_alfworld::household::{HouseholdGenerator, HouseholdSize};
 use seed_alfworld::{
     CacheFolder, Game, GameEnvironment, GameSource, Library, LibraryOptions, Timing, Workload,
     read_game_file, split_folder, time_resets, time_steps,
@@ -27,8 +26,6 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 #[derive(Serialize, Deserialize)]
 struct Entry {
     name: String,
-    /// `alfworld` or `household`.
-    kind: String,
     commands: Vec<String>,
 }
 
@@ -38,10 +35,7 @@ fn main() -> Outcome<()> {
     match words.as_slice() {
         ["prepare", data, out, options @ ..] => prepare(Path::new(data), Path::new(out), options),
         ["measure", out] => measure(Path::new(out)),
-        _ => Err(
-            "usage: steps_per_second prepare DATA OUT [--games N] [--steps N] [--households N] | measure OUT"
-                .into(),
-        ),
+        _ => Err("usage: steps_per_second prepare DATA OUT [--games N] [--steps N] | measure OUT".into()),
     }
 }
 
@@ -59,7 +53,6 @@ fn option(options: &[&str], name: &str, default: usize) -> Outcome<usize> {
 fn prepare(data: &Path, out: &Path, options: &[&str]) -> Outcome<()> {
     let games = option(options, "--games", 6)?;
     let steps = option(options, "--steps", 30)?;
-    let households = option(options, "--households", 60)?;
     let root = RandomKey::new(0).with_text("purpose", "engine benchmark");
     let mut entries = Vec::new();
     let library = Library::open(
@@ -71,39 +64,17 @@ fn prepare(data: &Path, out: &Path, options: &[&str]) -> Outcome<()> {
         },
     )?;
     let listed = library.games(Split::Unseen);
-    let mut template = None;
     for number in 0..games.min(listed.len()) {
         // Spread over the sorted list, so that all families and scenes come in.
         let chosen = &listed[number * listed.len() / games];
         let game = library.load(chosen)?;
         let file = game_file(data, chosen.path())?;
-        let name = format!("alfworld-{number:02}");
+        let name = format!("game-{number:02}");
         write_game(out, &name, &file)?;
         let workload = Workload::random(game, steps, &root.with("game", number as u64));
         entries.push(Entry {
             name,
-            kind: "alfworld".to_owned(),
             commands: workload.commands,
-        });
-        template.get_or_insert(file);
-    }
-    // The generator's games, told to the original engine by the domain and the grammar of a real game.
-    let template = match template {
-        Some(file) => file,
-        None => game_file(data, listed.first().ok_or("there are no games")?.path())?,
-    };
-    let sizes = [HouseholdSize::Studio, HouseholdSize::Full];
-    for number in 0..households {
-        let generator = HouseholdGenerator::new(sizes[number % 2], 0)?;
-        let household = generator.household(Split::Train, number)?;
-        let name = format!("household-{}-{number:03}", sizes[number % 2].name());
-        let file = household_file(&template, &household.problem(), &household.goal_sentence(), &name)?;
-        let game = Arc::new(read_game_file(&file, &name)?);
-        write_game(out, &name, &file)?;
-        entries.push(Entry {
-            name,
-            kind: "household".to_owned(),
-            commands: Workload::walkthrough(game).commands,
         });
     }
     fs_err::write(out.join("workload.json"), serde_json::to_vec_pretty(&entries)?)?;
@@ -135,21 +106,6 @@ fn game_file(data: &Path, path: &str) -> Outcome<Vec<u8>> {
     found.ok_or_else(|| format!("no game `{path}` in `{}`", archive.display()).into())
 }
 
-/// A game file for a problem of our own, with the rules and texts of another game file.
-fn household_file(template: &[u8], problem: &str, goal_sentence: &str, name: &str) -> Outcome<Vec<u8>> {
-    let mut file: Value = serde_json::from_slice(template)?;
-    let other = read_game_file(template, name)?;
-    let grammar = file["grammar"].as_str().ok_or("the template has no grammar")?;
-    let grammar = grammar.replacen(other.goal_sentence(), goal_sentence, 1);
-    let game = Game::from_problem(problem, goal_sentence, &[], name)?;
-    let walkthrough =
-        seed_alfworld::expert::walkthrough(&game, &game.initial_state()).ok_or("no walkthrough")?;
-    file["grammar"] = Value::from(grammar);
-    file["pddl_problem"] = Value::from(problem);
-    file["walkthrough"] = Value::from(walkthrough);
-    Ok(serde_json::to_vec(&file)?)
-}
-
 fn write_game(out: &Path, name: &str, file: &[u8]) -> Outcome<()> {
     fs_err::create_dir_all(out.join(name))?;
     Ok(fs_err::write(out.join(name).join("game.tw-pddl"), file)?)
@@ -176,10 +132,8 @@ fn measure(out: &Path) -> Outcome<()> {
             commands: entry.commands,
         };
         digests.insert(entry.name, Value::from(workload.digest()));
-        if entry.kind == "alfworld" {
-            files.push(bytes);
-            workloads.push(workload);
-        }
+        files.push(bytes);
+        workloads.push(workload);
     }
     let second = Duration::from_secs(1);
     let start = processor_time();

@@ -7,7 +7,7 @@
 use crate::commands::Action;
 use crate::problem::property;
 use crate::state::{assign, ones, test};
-use crate::{CommandId, Game, ObjectId, ReceptacleId, State};
+use crate::{CommandId, Game, Goal, ObjectId, ReceptacleId, State, Treatment};
 
 /// What came of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,20 +95,19 @@ impl Game {
             Some(location) => self.receptacles_at(location),
             None => &[],
         };
-        // Verbs in alphabetical order. Treatments of one kind lie together but the kinds apart, so that the three
-        // blocks, each at most a few commands, are told apart by asking for all and sorting at the end of the block.
+        // One block a verb, verbs in alphabetical order. Within a block ids are sorted, which sorts texts.
         let held = state.held();
         if let Some(object) = held {
-            self.push_treatments(commands, here, object, crate::Treatment::Clean);
+            self.push_treatments(commands, here, object, Treatment::Clean);
         }
-        self.push_sorted(commands, here, |receptacle| {
+        push_sorted(commands, here, |receptacle| {
             state
                 .is_open(self, receptacle)
                 .then(|| table.command(Action::Close(receptacle)))
                 .flatten()
         });
         if let Some(object) = held {
-            self.push_treatments(commands, here, object, crate::Treatment::Cool);
+            self.push_treatments(commands, here, object, Treatment::Cool);
         }
         let start = commands.len();
         commands.extend(
@@ -119,18 +118,18 @@ impl Game {
         commands[start..].sort_unstable();
         commands.extend_from_slice(table.go_to_from(state.location()));
         if let Some(object) = held {
-            self.push_treatments(commands, here, object, crate::Treatment::Heat);
+            self.push_treatments(commands, here, object, Treatment::Heat);
         }
         commands.extend_from_slice(table.always());
         if let Some(object) = held {
-            self.push_sorted(commands, here, |receptacle| {
+            push_sorted(commands, here, |receptacle| {
                 state
                     .is_accessible(self, receptacle)
                     .then(|| table.command(Action::Move { object, receptacle }))
                     .flatten()
             });
         }
-        self.push_sorted(commands, here, |receptacle| {
+        push_sorted(commands, here, |receptacle| {
             if state.is_open(self, receptacle) {
                 None
             } else {
@@ -171,18 +170,9 @@ impl Game {
                     .filter_map(|object| table.command(Action::Use(object))),
             );
         }
-        // A lamp in two receptacles here would be listed twice.
         commands[start..].sort_unstable();
-        if commands.len() > start + 1 {
-            let mut kept = start + 1;
-            for index in start + 1..commands.len() {
-                if commands[index] != commands[kept - 1] {
-                    commands[kept] = commands[index];
-                    kept += 1;
-                }
-            }
-            commands.truncate(kept);
-        }
+        // A lamp in two receptacles here was listed twice; nothing else can be.
+        commands.dedup();
     }
 
     fn push_treatments(
@@ -190,25 +180,13 @@ impl Game {
         commands: &mut Vec<CommandId>,
         here: &[ReceptacleId],
         object: ObjectId,
-        treatment: crate::Treatment,
+        treatment: Treatment,
     ) {
-        self.push_sorted(commands, here, |receptacle| {
+        push_sorted(commands, here, |receptacle| {
             (self.treatment(receptacle) == Some(treatment))
                 .then(|| self.commands.command(Action::Treat { object, receptacle }))
                 .flatten()
         });
-    }
-
-    #[expect(clippy::unused_self, reason = "keeps the call sites alike")]
-    fn push_sorted(
-        &self,
-        commands: &mut Vec<CommandId>,
-        here: &[ReceptacleId],
-        command: impl Fn(ReceptacleId) -> Option<CommandId>,
-    ) {
-        let start = commands.len();
-        commands.extend(here.iter().filter_map(|&receptacle| command(receptacle)));
-        commands[start..].sort_unstable();
     }
 
     /// Whether a command is admissible now.
@@ -282,12 +260,12 @@ impl Game {
                 state.held = None;
             }
             Action::Treat { object, receptacle } => match self.treatment(receptacle) {
-                Some(crate::Treatment::Clean) => assign(state.row_mut(layout.clean()), object.index(), true),
-                Some(crate::Treatment::Heat) => {
+                Some(Treatment::Clean) => assign(state.row_mut(layout.clean()), object.index(), true),
+                Some(Treatment::Heat) => {
                     assign(state.row_mut(layout.hot()), object.index(), true);
                     assign(state.row_mut(layout.cool()), object.index(), false);
                 }
-                Some(crate::Treatment::Cool) => {
+                Some(Treatment::Cool) => {
                     assign(state.row_mut(layout.cool()), object.index(), true);
                     assign(state.row_mut(layout.hot()), object.index(), false);
                 }
@@ -300,7 +278,6 @@ impl Game {
 
     /// Whether the goal is reached.
     pub fn is_won(&self, state: &State) -> bool {
-        use crate::Goal;
         let tables = &self.goal_tables;
         let layout = self.layout;
         let placed = |receptacle: ReceptacleId, filter: Option<&[u64]>| {
@@ -346,6 +323,17 @@ impl Game {
     pub(crate) fn is_holder(&self, object: ObjectId) -> bool {
         self.has(object, property::HOLDER)
     }
+}
+
+/// Appends, sorted, the commands that receptacles give.
+fn push_sorted(
+    commands: &mut Vec<CommandId>,
+    here: &[ReceptacleId],
+    command: impl Fn(ReceptacleId) -> Option<CommandId>,
+) {
+    let start = commands.len();
+    commands.extend(here.iter().filter_map(|&receptacle| command(receptacle)));
+    commands[start..].sort_unstable();
 }
 
 /// Strips what Python's `str.strip` strips: Unicode white space and the four ASCII separators.

@@ -127,9 +127,8 @@ impl<'a> Lexer<'a> {
 
     /// An error at the current position.
     pub(crate) fn malformed(&self, reason: String) -> ProblemError {
-        let before = &self.text.as_bytes()[..self.position];
         ProblemError::Malformed {
-            line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
+            line: 1 + self.text[..self.position].matches('\n').count(),
             offset: self.position,
             reason,
         }

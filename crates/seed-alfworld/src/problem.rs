@@ -172,7 +172,7 @@ struct Fact {
 struct Facts<'a> {
     entries: Vec<Entry<'a>>,
     by_text: FxHashMap<&'a str, usize>,
-    facts: Vec<Fact>,
+    list: Vec<Fact>,
 }
 
 impl<'a> Facts<'a> {
@@ -228,15 +228,15 @@ impl<'a> Facts<'a> {
                 None => first,
             };
             lexer.close("the end of the fact")?;
-            self.facts.push(Fact {
+            self.list.push(Fact {
                 predicate,
                 first,
                 second,
             });
-            if self.facts.len() > MAX_FACTS {
+            if self.list.len() > MAX_FACTS {
                 return Err(ProblemError::TooMany {
                     what: "facts",
-                    found: self.facts.len(),
+                    found: self.list.len(),
                     limit: MAX_FACTS,
                 });
             }
@@ -351,7 +351,7 @@ fn assemble(facts: &Facts<'_>, goal: crate::goal::NamedGoal<'_>) -> Result<Probl
 
     // Only classes that something has or the goal names: `canContain` speaks of many others.
     let mut classes: Vec<&str> = facts
-        .facts
+        .list
         .iter()
         .filter(|fact| matches!(fact.predicate, Predicate::ReceptacleType | Predicate::ObjectType))
         .map(|fact| entries[fact.second].text)
@@ -409,7 +409,7 @@ fn assemble(facts: &Facts<'_>, goal: crate::goal::NamedGoal<'_>) -> Result<Probl
         nested: Vec::new(),
         at: Vec::new(),
     };
-    for fact in &facts.facts {
+    for fact in &facts.list {
         builder.add(fact, &class_of)?;
     }
     let start = builder

@@ -293,7 +293,9 @@ pub fn verify_walkthroughs(library: &Library, splits: &[Split]) -> Result<Verify
             .par_iter()
             .map(|game| Ok(play_walkthrough(&*library.load(game)?, game.path())))
             .collect::<Result<_, LibraryError>>()?;
-        reports.into_iter().for_each(|other| report.merge(other));
+        for other in reports {
+            report.merge(other);
+        }
     }
     Ok(report)
 }
@@ -318,7 +320,9 @@ pub fn verify_archive(path: &Path) -> Result<VerifyReport, VerifyError> {
                 Ok(play_walkthrough(&game, &archived.path))
             })
             .collect::<Result<_, LibraryError>>()?;
-        reports.into_iter().for_each(|other| report.merge(other));
+        for other in reports {
+            report.merge(other);
+        }
         Ok(())
     };
     read_archive(path, |archived| {

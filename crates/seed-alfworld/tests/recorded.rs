@@ -1,5 +1,11 @@
 //! The engine against the original: recorded episodes, stored walkthroughs, folders, archives and the cache.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
 mod common;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,11 @@
 //! The rules and texts that surprise, on a kitchen small enough to read.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
 mod common;
 
 use common::{kitchen, light, place, place_two};

@@ -1,6 +1,7 @@
 //! Data that several test files share.
 
 #![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 use std::path::PathBuf;
 
@@ -22,14 +23,15 @@ pub(crate) fn shared_data() -> Option<PathBuf> {
 /// A hand-made kitchen: two counters at one place, eleven cabinets (for the order of `cabinet 10` and `cabinet 2`),
 /// a lamp, a pot on two counters, a box with something inside.
 pub(crate) fn kitchen(goal: &str) -> String {
-    let cabinets: String = (0..11)
+    let cabinets = (0..11)
         .map(|number| {
             format!(
                 "(receptacleType Cabinet_bar_{number:02} CabinetType) (openable Cabinet_bar_{number:02})\n\
                  (receptacleAtLocation Cabinet_bar_{number:02} loc_bar_c{number:02})\n"
             )
         })
-        .collect();
+        .collect::<Vec<String>>()
+        .concat();
     format!(
         "(define (problem kitchen) ; a comment\n(:domain alfred)\n\
          (:objects agent1 - agent Mug - object MugType - otype loc_bar_start - location)\n\

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::checkpoint::{FileRecord, digest};
 use crate::error::RunError;
 use crate::file_system::{Disk, FileSystem};
 
@@ -38,6 +39,16 @@ pub fn write_atomic_with(
     write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), RunError> {
     replace_atomic(&Disk, path, write)
+}
+
+/// Size and digest of a file, so that a resumed run can tell whether its data is still the same.
+///
+/// # Errors
+/// [`RunError::Io`] naming the file.
+pub fn file_record(path: &Path) -> Result<FileRecord, RunError> {
+    Disk.open(path)
+        .and_then(|mut file| digest(&mut *file))
+        .map_err(|source| RunError::io("read", path, 0, source))
 }
 
 /// Writes a temporary file through `write` and puts it in the place of `path`.
@@ -190,6 +201,27 @@ mod tests {
             disk.list(Path::new("/run")).unwrap().len(),
             1,
             "the temporary file is gone"
+        );
+    }
+
+    #[test]
+    fn a_file_is_known_by_size_and_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.jsonl");
+        write_atomic(&path, b"").unwrap();
+        let empty = file_record(&path).unwrap();
+        assert_eq!(empty.bytes, 0);
+        // BLAKE3 of nothing, from its specification.
+        assert_eq!(
+            empty.blake3,
+            "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+        );
+        let message = file_record(&folder.path().join("absent"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("could not read") && message.contains("absent"),
+            "{message}"
         );
     }
 

@@ -26,7 +26,7 @@ mod tensors;
 pub use checkpoint::{
     Checkpoint, CheckpointDraft, CheckpointStore, FileRecord, Manifest, Rejected, Retention, Search,
 };
-pub use durable::{write_atomic, write_atomic_on, write_atomic_with};
+pub use durable::{file_record, write_atomic, write_atomic_on, write_atomic_with};
 pub use error::{CheckpointFault, RunError};
 pub use exit_code::ExitCode;
 pub use file_system::{Disk, DurableFile, FileSystem};

@@ -17,4 +17,5 @@ mod tests;
 
 pub use draft::CheckpointDraft;
 pub use manifest::{FileRecord, Manifest};
+pub(crate) use store::digest;
 pub use store::{Checkpoint, CheckpointStore, Rejected, Retention, Search};

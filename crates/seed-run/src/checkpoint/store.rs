@@ -401,7 +401,8 @@ fn compare(name: &str, expected: &FileRecord, found: &FileRecord) -> Result<(), 
     Ok(())
 }
 
-fn digest(reader: &mut dyn Read) -> io::Result<FileRecord> {
+/// Reads to the end, counting and hashing.
+pub(crate) fn digest(reader: &mut dyn Read) -> io::Result<FileRecord> {
     let mut hasher = blake3::Hasher::new();
     let mut block = vec![0; BLOCK];
     let mut bytes = 0;

@@ -383,6 +383,10 @@ fn a_power_loss_at_any_call_leaves_a_complete_checkpoint() {
                 let found = disk.after_power_loss(choice);
                 let newest = newest_step(&found).unwrap_or_else(|| panic!("call {call}, choice {choice}"));
                 assert!(newest == 3 || newest == 4, "call {call}, choice {choice}");
+                assert!(
+                    hint(&found) <= newest,
+                    "LATEST names what is there; call {call}, choice {choice}"
+                );
                 if result.is_ok() {
                     published.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     assert_eq!(newest, 4, "a published checkpoint survives; choice {choice}");
@@ -391,6 +395,16 @@ fn a_power_loss_at_any_call_leaves_a_complete_checkpoint() {
         },
     );
     assert!(published.into_inner() >= 40);
+}
+
+/// The step that `LATEST` names.
+fn hint(disk: &SimulatedDisk) -> u64 {
+    let mut text = String::new();
+    disk.open(&folder().join("LATEST"))
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    text.trim().strip_prefix("step-").unwrap().parse().unwrap()
 }
 
 #[test]

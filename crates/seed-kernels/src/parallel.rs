@@ -2,6 +2,8 @@
 //!
 //! Not for: sums. No partial result ever crosses a task boundary, so the number of threads cannot change a bit.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rayon::prelude::*;
 
 /// Multiply-adds under which a call stays on its thread: waking another costs about as much as this work.
@@ -32,8 +34,27 @@ pub(crate) fn threads_for_elements(elements: usize) -> usize {
 pub(crate) fn for_each(threads: usize, count: usize, task: impl Fn(usize) + Send + Sync) {
     if threads <= 1 || count <= 1 {
         (0..count).for_each(task);
-    } else {
+    } else if rayon::current_thread_index().is_some() {
         (0..count).into_par_iter().with_max_len(1).for_each(task);
+    } else {
+        // The caller is no thread of the pool, as in a program's main loop. Handing the whole call over would put it to
+        // sleep and wake one more thread than there is work for; instead it takes indices like the others.
+        let next = AtomicUsize::new(0);
+        let take = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    break;
+                }
+                task(index);
+            }
+        };
+        rayon::in_place_scope(|scope| {
+            for _ in 1..threads.min(count) {
+                scope.spawn(|_| take());
+            }
+            take();
+        });
     }
 }
 

@@ -43,7 +43,11 @@ impl Conversation {
     /// What the chat template would do to earlier turns that appending does not do; empty when a growing conversation
     /// is the template's own form.
     pub fn history_changes(&self) -> Vec<String> {
-        self.format.history_changes().iter().map(ToString::to_string).collect()
+        self.format
+            .history_changes()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// Text of sampled ids, without control tokens.

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use seed_env::{
-    ContextKind, EnvironmentPool, EpisodeFailure, EpisodeStart, Exchange, Observation, Opening, Outcome, PromptState,
-    Task, World,
+    ContextKind, EnvironmentPool, EpisodeFailure, EpisodeStart, Exchange, Observation, Opening, Outcome,
+    PromptState, Task, World,
 };
 use seed_model::{Engine, FinishReason, GenerateRequest, Generation, ModelError, Sampling, SequenceState};
 use seed_random::RandomKey;
@@ -192,7 +192,11 @@ pub fn rollout(
         let episode = player.begin(request, opening);
         player.episodes.push(episode);
     }
-    let mut progress = Progress { finished: 0, successes: 0, total: player.episodes.len() };
+    let mut progress = Progress {
+        finished: 0,
+        successes: 0,
+        total: player.episodes.len(),
+    };
     for slot in 0..player.episodes.len() {
         if !player.submit_turn(generator, slot)? {
             progress.count(&player.episodes, slot, observer);
@@ -207,7 +211,10 @@ pub fn rollout(
         for generation in finished {
             actions.push(player.record(generation)?);
         }
-        let orders: Vec<(usize, &str)> = actions.iter().map(|(slot, action)| (*slot, action.as_str())).collect();
+        let orders: Vec<(usize, &str)> = actions
+            .iter()
+            .map(|(slot, action)| (*slot, action.as_str()))
+            .collect();
         let results = pool.step_all(&orders)?;
         for (&(slot, _), result) in actions.iter().zip(results) {
             if player.advance(slot, result) || !player.submit_turn(generator, slot)? {
@@ -216,14 +223,22 @@ pub fn rollout(
         }
     }
     let mut report = player.report;
-    report.trajectories = player.episodes.into_iter().map(|episode| episode.trajectory).collect();
+    report.trajectories = player
+        .episodes
+        .into_iter()
+        .map(|episode| episode.trajectory)
+        .collect();
     Ok(report)
 }
 
 impl Progress {
     fn count(&mut self, episodes: &[Episode], slot: usize, observer: &mut dyn FnMut(Progress)) {
         self.finished += 1;
-        self.successes += usize::from(episodes.get(slot).is_some_and(|episode| episode.trajectory.success()));
+        self.successes += usize::from(
+            episodes
+                .get(slot)
+                .is_some_and(|episode| episode.trajectory.success()),
+        );
         observer(*self);
     }
 }
@@ -277,7 +292,9 @@ impl Player<'_> {
     /// Submits the next turn of an episode. False when the episode is over instead.
     fn submit_turn(&mut self, generator: &mut dyn Generator, slot: usize) -> Result<bool, RolloutError> {
         let options = self.options;
-        let Some(episode) = self.episodes.get_mut(slot) else { return Ok(false) };
+        let Some(episode) = self.episodes.get_mut(slot) else {
+            return Ok(false);
+        };
         if episode.trajectory.error.is_some() {
             return Ok(false);
         }
@@ -308,7 +325,11 @@ impl Player<'_> {
             };
             self.conversation.opening(&shown)
         } else {
-            let last = episode.trajectory.steps.last().and_then(|step| step.response_ids.last().copied());
+            let last = episode
+                .trajectory
+                .steps
+                .last()
+                .and_then(|step| step.response_ids.last().copied());
             self.conversation.next_turn(&prompt_text, last)
         };
         let mut truncated = 0;
@@ -333,12 +354,23 @@ impl Player<'_> {
             self.shared_opening(generator, &prompt_ids)?
         } else {
             self.report.prefilled_tokens += prompt_ids.len();
-            let Some(episode) = self.episodes.get_mut(slot) else { return Ok(false) };
-            (episode.state.take().unwrap_or_else(|| generator.empty_state()), prompt_ids.clone())
+            let Some(episode) = self.episodes.get_mut(slot) else {
+                return Ok(false);
+            };
+            (
+                episode.state.take().unwrap_or_else(|| generator.empty_state()),
+                prompt_ids.clone(),
+            )
         };
-        let Some(episode) = self.episodes.get_mut(slot) else { return Ok(false) };
+        let Some(episode) = self.episodes.get_mut(slot) else {
+            return Ok(false);
+        };
         episode.length += prompt_ids.len();
-        episode.pending = Some(Pending { prompt_text, prompt_ids, truncated });
+        episode.pending = Some(Pending {
+            prompt_text,
+            prompt_ids,
+            truncated,
+        });
         generator.submit(GenerateRequest {
             id: slot as u64,
             state,
@@ -378,9 +410,16 @@ impl Player<'_> {
     fn record(&mut self, generation: Generation) -> Result<(usize, String), RolloutError> {
         let slot = generation.id as usize;
         let episodes = self.episodes.len();
-        let unknown = RolloutError::UnknownRequest { id: generation.id, episodes };
-        let Some(episode) = self.episodes.get_mut(slot) else { return Err(unknown) };
-        let Some(pending) = episode.pending.take() else { return Err(unknown) };
+        let unknown = RolloutError::UnknownRequest {
+            id: generation.id,
+            episodes,
+        };
+        let Some(episode) = self.episodes.get_mut(slot) else {
+            return Err(unknown);
+        };
+        let Some(pending) = episode.pending.take() else {
+            return Err(unknown);
+        };
         let response_text = self.conversation.decode(&generation.token_ids);
         let projection = self.world.dialogue().project(&response_text);
         let action_tokens = match &projection.action_span {
@@ -415,7 +454,9 @@ impl Player<'_> {
 
     /// Takes in an environment's answer. True when the episode is over.
     fn advance(&mut self, slot: usize, result: Result<seed_env::Step, EpisodeFailure>) -> bool {
-        let Some(episode) = self.episodes.get_mut(slot) else { return true };
+        let Some(episode) = self.episodes.get_mut(slot) else {
+            return true;
+        };
         let answer = match result {
             Ok(answer) => answer,
             Err(failure) => {
@@ -423,11 +464,17 @@ impl Player<'_> {
                 return true;
             }
         };
-        let Some(step) = episode.trajectory.steps.last_mut() else { return true };
+        let Some(step) = episode.trajectory.steps.last_mut() else {
+            return true;
+        };
         let transition = answer.transition;
         step.reward = transition.reward;
         let outcome = if transition.terminated {
-            Some(if transition.won { Outcome::Success } else { Outcome::Failure })
+            Some(if transition.won {
+                Outcome::Success
+            } else {
+                Outcome::Failure
+            })
         } else if transition.truncated {
             Some(Outcome::OutOfTurns)
         } else if step.finish == FinishKind::Context {
@@ -436,8 +483,14 @@ impl Player<'_> {
             None
         };
         let seen = std::mem::replace(&mut episode.observation, transition.observation);
-        episode.trajectory.final_observation.clone_from(&episode.observation.anchor);
-        episode.history.push(Exchange { observation: seen.text, action: step.action.clone() });
+        episode
+            .trajectory
+            .final_observation
+            .clone_from(&episode.observation.anchor);
+        episode.history.push(Exchange {
+            observation: seen.text,
+            action: step.action.clone(),
+        });
         episode.admissible_actions = answer.admissible_actions;
         if let Some(outcome) = outcome {
             episode.trajectory.outcome = outcome;

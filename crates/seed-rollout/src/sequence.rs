@@ -33,7 +33,11 @@ pub struct Sequence {
 impl Sequence {
     /// Positions of all response ids, increasing.
     pub fn scored_positions(&self) -> Vec<u32> {
-        self.segments.iter().flat_map(|segment| segment.positions.clone()).map(|position| position as u32).collect()
+        self.segments
+            .iter()
+            .flat_map(|segment| segment.positions.clone())
+            .map(|position| position as u32)
+            .collect()
     }
 }
 
@@ -51,7 +55,10 @@ pub struct SequenceOptions {
 impl Trajectory {
     /// The sequences as they were sampled.
     pub fn sequences(&self) -> Vec<Sequence> {
-        self.assemble(|_, step| Some((step.prompt_ids.clone(), step.prompt_ids_truncated)), usize::MAX)
+        self.assemble(
+            |_, step| Some((step.prompt_ids.clone(), step.prompt_ids_truncated)),
+            usize::MAX,
+        )
     }
 
     /// The same responses under changed prompts: `rewrite` maps a user message to the one with the skill in it. In a
@@ -63,7 +70,11 @@ impl Trajectory {
         mut rewrite: impl FnMut(&str) -> String,
     ) -> Vec<Sequence> {
         let transcript = self.context == ContextKind::Transcript;
-        let limit = if transcript { options.context_length } else { usize::MAX };
+        let limit = if transcript {
+            options.context_length
+        } else {
+            usize::MAX
+        };
         self.assemble(
             |index, step| {
                 if transcript && index > 0 {
@@ -95,11 +106,17 @@ impl Trajectory {
             if self.context == ContextKind::Windowed {
                 current = Sequence::default();
             }
-            let Some((ids, truncated)) = prompt(index, step) else { continue };
+            let Some((ids, truncated)) = prompt(index, step) else {
+                continue;
+            };
             current.tokens.extend(ids);
             let start = current.tokens.len();
             current.tokens.extend(&step.response_ids);
-            current.segments.push(Segment { step: index, positions: start..current.tokens.len(), truncated });
+            current.segments.push(Segment {
+                step: index,
+                positions: start..current.tokens.len(),
+                truncated,
+            });
             if self.context == ContextKind::Windowed {
                 sequences.push(std::mem::take(&mut current));
             }

@@ -70,7 +70,12 @@ pub fn annotate(
                 0,
                 key,
                 &mut |done, total| {
-                    observer.event(&Event::Progress { iteration: 0, phase: Phase::Analysis, done, total });
+                    observer.event(&Event::Progress {
+                        iteration: 0,
+                        phase: Phase::Analysis,
+                        done,
+                        total,
+                    });
                 },
             )?;
             let written: Vec<Option<(String, String)>> = analyses
@@ -97,7 +102,10 @@ pub fn annotate(
         })
         .collect();
     write_json_lines(out, &records)?;
-    Ok(AnnotationReport { trajectories: trajectories.len(), records: records.len() })
+    Ok(AnnotationReport {
+        trajectories: trajectories.len(),
+        records: records.len(),
+    })
 }
 
 /// Summary and skill by rule; `None` for an episode that failed or whose task the rules cannot read.

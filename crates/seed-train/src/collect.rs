@@ -21,7 +21,7 @@ use crate::trainer::{options, panel};
 /// When the model, the environments or the file fail.
 pub fn collect(
     config: &TrainConfig,
-    world: Arc<dyn World>,
+    world: &Arc<dyn World>,
     split: Split,
     tasks: usize,
     out: &Path,
@@ -29,7 +29,7 @@ pub fn collect(
 ) -> Result<Evaluation, TrainError> {
     let policy = Policy::load(&config.model.path, config.model.thinking)?;
     let mut pool = EnvironmentPool::new(world.clone(), options::pool_options(config))?;
-    let sample = panel(&*world, split, Some(tasks), config.run.seed)?;
+    let sample = panel(&**world, split, Some(tasks), config.run.seed)?;
     let panel = Panel {
         tasks: sample.tasks(),
         samples_per_task: config.rollout.samples_per_task,
@@ -40,7 +40,7 @@ pub fn collect(
     let (evaluation, trajectories) = evaluate(
         &mut engine,
         &policy.conversation,
-        &world,
+        world,
         &mut pool,
         &panel,
         &options::rollout_options(config, &policy.end_tokens),

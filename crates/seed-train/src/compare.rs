@@ -71,7 +71,10 @@ impl RunResult {
     /// # Errors
     /// [`TrainError::NotARun`] naming what is missing or broken.
     pub fn read(directory: &Path) -> Result<Self, TrainError> {
-        let not_a_run = |message: String| TrainError::NotARun { path: directory.to_owned(), message };
+        let not_a_run = |message: String| TrainError::NotARun {
+            path: directory.to_owned(),
+            message,
+        };
         let read = |name: &str| {
             fs_err::read_to_string(directory.join(name)).map_err(|error| not_a_run(error.to_string()))
         };
@@ -85,7 +88,11 @@ impl RunResult {
                     .map_err(|error| not_a_run(format!("`{EVALUATIONS}` line {}: {error}", index + 1)))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { directory: directory.to_owned(), summary, evaluations })
+        Ok(Self {
+            directory: directory.to_owned(),
+            summary,
+            evaluations,
+        })
     }
 
     fn curve(&self, split: Split) -> Vec<(f64, f64)> {
@@ -150,7 +157,15 @@ pub fn compare(runs: &[RunResult]) -> Comparison {
     }
     let arms = names
         .into_iter()
-        .map(|name| arm(name, &runs.iter().filter(|run| run.summary.name == name).collect::<Vec<_>>()))
+        .map(|name| {
+            arm(
+                name,
+                &runs
+                    .iter()
+                    .filter(|run| run.summary.name == name)
+                    .collect::<Vec<_>>(),
+            )
+        })
         .collect();
     Comparison { arms }
 }
@@ -162,10 +177,20 @@ fn arm(name: &str, runs: &[&RunResult]) -> Arm {
         let lasts: Vec<&EvaluationRecord> = runs.iter().filter_map(|run| run.last(split)).collect();
         let Some(sample) = lasts.first() else { continue };
         let curves: Vec<Vec<(f64, f64)>> = runs.iter().map(|run| run.curve(split)).collect();
-        let rates: Vec<f64> = lasts.iter().map(|record| record.evaluation.success.value).collect();
+        let rates: Vec<f64> = lasts
+            .iter()
+            .map(|record| record.evaluation.success.value)
+            .collect();
         let heights: Vec<f64> = curves.iter().map(|curve| mean_height(curve)).collect();
-        let firsts: Vec<f64> = curves.iter().filter_map(|curve| curve.first()).map(|point| point.1).collect();
-        let macros: Vec<f64> = lasts.iter().map(|record| record.evaluation.macro_success).collect();
+        let firsts: Vec<f64> = curves
+            .iter()
+            .filter_map(|curve| curve.first())
+            .map(|point| point.1)
+            .collect();
+        let macros: Vec<f64> = lasts
+            .iter()
+            .map(|record| record.evaluation.macro_success)
+            .collect();
         let split_key = key.with_text("split", split.name());
         panels.insert(
             split.name().to_owned(),
@@ -192,7 +217,10 @@ fn arm(name: &str, runs: &[&RunResult]) -> Arm {
     seeds.sort_unstable();
     Arm {
         name: name.to_owned(),
-        algorithm: runs.first().map(|run| run.summary.algorithm.clone()).unwrap_or_default(),
+        algorithm: runs
+            .first()
+            .map(|run| run.summary.algorithm.clone())
+            .unwrap_or_default(),
         seeds,
         episodes: runs.first().map_or(0, |run| run.summary.episodes),
         panels,
@@ -204,7 +232,13 @@ impl Comparison {
     /// The table for people.
     pub fn table(&self) -> String {
         let mut text = String::new();
-        let width = self.arms.iter().map(|arm| arm.name.chars().count()).max().unwrap_or(0).max(3);
+        let width = self
+            .arms
+            .iter()
+            .map(|arm| arm.name.chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(3);
         let _ = writeln!(
             text,
             "{:width$}  {:>5}  {:>8}  {:8}  {:>6}  {:>22}  {:>6}  {:>22}",
@@ -213,7 +247,11 @@ impl Comparison {
         for arm in &self.arms {
             for (index, (split, panel)) in arm.panels.iter().enumerate() {
                 let (name, seeds, episodes) = if index == 0 {
-                    (arm.name.as_str(), arm.seeds.len().to_string(), arm.episodes.to_string())
+                    (
+                        arm.name.as_str(),
+                        arm.seeds.len().to_string(),
+                        arm.episodes.to_string(),
+                    )
                 } else {
                     ("", String::new(), String::new())
                 };
@@ -243,7 +281,11 @@ impl Comparison {
             for arm in &self.arms {
                 let _ = write!(text, "{:width$}", arm.name);
                 for phase in &shown {
-                    let _ = write!(text, "  {:>10.1}", arm.seconds.get(*phase).copied().unwrap_or(0.0));
+                    let _ = write!(
+                        text,
+                        "  {:>10.1}",
+                        arm.seconds.get(*phase).copied().unwrap_or(0.0)
+                    );
                 }
                 text.push('\n');
             }
@@ -257,7 +299,12 @@ fn percent(value: f64) -> String {
 }
 
 fn interval(value: &Interval) -> String {
-    format!("{:.1} [{:.1}, {:.1}]", value.value * 100.0, value.low * 100.0, value.high * 100.0)
+    format!(
+        "{:.1} [{:.1}, {:.1}]",
+        value.value * 100.0,
+        value.low * 100.0,
+        value.high * 100.0
+    )
 }
 
 /// Draws the success curves of `split`: one line per arm, mean over its runs, with the range between runs as a band.
@@ -277,8 +324,16 @@ pub fn draw(runs: &[RunResult], split: Split, path: &Path) -> Result<(), TrainEr
                 }
             }
             Curve {
-                name: format!("{} ({} seed{})", arm.name, arm.seeds.len(), if arm.seeds.len() == 1 { "" } else { "s" }),
-                points: by_episodes.iter().map(|(&x, rates)| (x as f64, mean(rates))).collect(),
+                name: format!(
+                    "{} ({} seed{})",
+                    arm.name,
+                    arm.seeds.len(),
+                    if arm.seeds.len() == 1 { "" } else { "s" }
+                ),
+                points: by_episodes
+                    .iter()
+                    .map(|(&x, rates)| (x as f64, mean(rates)))
+                    .collect(),
                 band: if arm.seeds.len() < 2 {
                     Vec::new()
                 } else {
@@ -294,5 +349,10 @@ pub fn draw(runs: &[RunResult], split: Split, path: &Path) -> Result<(), TrainEr
             }
         })
         .collect();
-    Ok(draw_curves(path, &format!("Success on the {} panel", split.name()), "training episodes", &curves)?)
+    Ok(draw_curves(
+        path,
+        &format!("Success on the {} panel", split.name()),
+        "training episodes",
+        &curves,
+    )?)
 }

@@ -30,7 +30,7 @@ pub fn arms(
     iterations: Option<usize>,
     overrides: &[String],
 ) -> Result<Vec<DemoArm>, TrainError> {
-    let folder = (1..)
+    let folder = (1..10_000)
         .map(|number| directory.join(format!("{number:03}")))
         .find(|folder| !folder.exists())
         .unwrap_or_else(|| directory.to_owned());
@@ -45,7 +45,8 @@ pub fn arms(
             ];
             set.extend(iterations.map(|iterations| format!("algorithm.iterations={iterations}")));
             set.extend_from_slice(overrides);
-            let mut config = Loaded::<TrainConfig>::from_text("configs/quickstart.toml", QUICKSTART, &set)?.config;
+            let mut config =
+                Loaded::<TrainConfig>::from_text("configs/quickstart.toml", QUICKSTART, &set)?.config;
             config.run.directory = folder.join(algorithm);
             Ok(DemoArm {
                 name: algorithm.to_uppercase(),

@@ -72,7 +72,12 @@ pub fn demonstrate(
             .map(|index| demonstrator.example(index as u64))
             .collect::<Result<_, _>>()?;
         records.extend(batch.into_iter().flatten());
-        observer.event(&Event::Progress { iteration: 0, phase: Phase::Rollout, done: end, total });
+        observer.event(&Event::Progress {
+            iteration: 0,
+            phase: Phase::Rollout,
+            done: end,
+            total,
+        });
     }
     let out = &config.demonstrations.out;
     if let Some(parent) = out.parent() {
@@ -91,10 +96,17 @@ impl Demonstrator<'_> {
         let key = self.key.with("example", index);
         let mut draw = key.with_text("draw", "mixture").generator();
         let task = self.draw_task(&mut draw)?;
-        let game = self.games.game(&task.id).map_err(crate::world::WorldError::from)?;
+        let game = self
+            .games
+            .game(&task.id)
+            .map_err(crate::world::WorldError::from)?;
         let section = self.section;
         let noise = section.noise_low + (section.noise_high - section.noise_low) * draw.unit();
-        let attempt = play(&game, &mut NoisyExpert::new(key.with_text("play", "attempt"), noise), self.max_steps);
+        let attempt = play(
+            &game,
+            &mut NoisyExpert::new(key.with_text("play", "attempt"), noise),
+            self.max_steps,
+        );
         let shares = [
             section.act_share,
             section.act_with_skill_share,
@@ -119,7 +131,10 @@ impl Demonstrator<'_> {
             }
             2 => {
                 let other = self.draw_task(&mut draw)?;
-                let game_of_other = self.games.game(&other.id).map_err(crate::world::WorldError::from)?;
+                let game_of_other = self
+                    .games
+                    .game(&other.id)
+                    .map_err(crate::world::WorldError::from)?;
                 let player = &mut NoisyExpert::new(key.with_text("play", "other"), noise);
                 let skill = annotate(&play(&game_of_other, player, self.max_steps))?.episode_skill;
                 self.acting("act_with_other_skill", &game, &attempt, Some(&skill))
@@ -131,7 +146,11 @@ impl Demonstrator<'_> {
                     kind: "analyse".to_owned(),
                     messages: vec![
                         message(Role::User, self.hindsight.prompt(&text)),
-                        message(Role::Assistant, self.hindsight.record_json(&written.episode_summary, &written.episode_skill)),
+                        message(
+                            Role::Assistant,
+                            self.hindsight
+                                .record_json(&written.episode_summary, &written.episode_skill),
+                        ),
                     ],
                     train: Trained::Last,
                 }]
@@ -142,7 +161,10 @@ impl Demonstrator<'_> {
 
     fn draw_task(&self, draw: &mut impl Draw) -> Result<&Task, TrainError> {
         draw.choose(self.world.tasks(Split::Train))
-            .ok_or_else(|| TrainError::NoTasks { world: self.world.name().to_owned(), split: Split::Train })
+            .ok_or_else(|| TrainError::NoTasks {
+                world: self.world.name().to_owned(),
+                split: Split::Train,
+            })
     }
 
     /// An episode as the policy would have seen and answered it.
@@ -176,11 +198,17 @@ impl Demonstrator<'_> {
                 (ContextKind::Transcript, _) => dialogue.transcript_turn(&state),
             };
             messages.push(message(Role::User, prompt));
-            messages.push(message(Role::Assistant, response(&played.intention, &played.command)));
+            messages.push(message(
+                Role::Assistant,
+                response(&played.intention, &played.command),
+            ));
             if self.context == ContextKind::Windowed {
                 records.push(record(kind, std::mem::take(&mut messages)));
             }
-            history.push(Exchange { observation: played.observation.clone(), action: played.command.clone() });
+            history.push(Exchange {
+                observation: played.observation.clone(),
+                action: played.command.clone(),
+            });
         }
         if !messages.is_empty() {
             records.push(record(kind, messages));
@@ -190,7 +218,9 @@ impl Demonstrator<'_> {
 }
 
 fn annotate(episode: &PlayedEpisode) -> Result<Annotation, TrainError> {
-    skill::annotate(episode).ok_or_else(|| TrainError::UnreadableTask { task: episode.task.clone() })
+    skill::annotate(episode).ok_or_else(|| TrainError::UnreadableTask {
+        task: episode.task.clone(),
+    })
 }
 
 fn message(role: Role, content: String) -> ExampleMessage {
@@ -198,7 +228,11 @@ fn message(role: Role, content: String) -> ExampleMessage {
 }
 
 fn record(kind: &str, messages: Vec<ExampleMessage>) -> ExampleRecord {
-    ExampleRecord { kind: kind.to_owned(), messages, train: Trained::All }
+    ExampleRecord {
+        kind: kind.to_owned(),
+        messages,
+        train: Trained::All,
+    }
 }
 
 /// The commands possible at each step of a played episode; computed only when prompts show them.

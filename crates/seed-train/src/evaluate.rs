@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use seed_env::{EnvironmentPool, Outcome, Task, World};
 use seed_random::RandomKey;
-use seed_rollout::{Conversation, Decoration, EpisodeRequest, Generator, Progress, RolloutOptions, Trajectory, rollout};
+use seed_rollout::{
+    Conversation, Decoration, EpisodeRequest, Generator, Progress, RolloutOptions, Trajectory, rollout,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::{Interval, mean, wilson};
 use crate::TrainError;
+use crate::statistics::{Interval, mean, wilson};
 
 /// Success within one task family.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +50,9 @@ pub struct Evaluation {
     pub temperature: f32,
 }
 
+/// Chooses what is placed in the prompts of a task's sample; `None` for the plain prompt.
+pub type Decorate<'a> = &'a dyn Fn(&Task, u32) -> Option<Decoration>;
+
 /// What to play.
 pub struct Panel<'a> {
     /// The tasks, each once.
@@ -57,7 +62,7 @@ pub struct Panel<'a> {
     /// Root of the panel's randomness: the same at every evaluation, so that curves show the policy, not the draw.
     pub key: RandomKey,
     /// Text placed in the prompts of a task, for measuring what a skill is worth; `None` for the plain protocol.
-    pub decoration: Option<&'a dyn Fn(&Task, u32) -> Option<Decoration>>,
+    pub decoration: Option<Decorate<'a>>,
 }
 
 /// Plays a panel and returns its trajectories with the summary.
@@ -88,7 +93,10 @@ pub fn evaluate(
         }
     }
     let report = rollout(generator, conversation, world, pool, requests, options, observer)?;
-    Ok((summarise(&report.trajectories, options.sampling.temperature), report.trajectories))
+    Ok((
+        summarise(&report.trajectories, options.sampling.temperature),
+        report.trajectories,
+    ))
 }
 
 /// Summarises finished trajectories; episodes whose environment failed are counted in `outcomes` only.
@@ -97,7 +105,9 @@ pub fn summarise(trajectories: &[Trajectory], temperature: f32) -> Evaluation {
     let mut families: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let (mut episodes, mut successes, mut turns, mut valid) = (0, 0, 0, 0);
     for trajectory in trajectories {
-        *outcomes.entry(outcome_name(trajectory.outcome).to_owned()).or_insert(0) += 1;
+        *outcomes
+            .entry(outcome_name(trajectory.outcome).to_owned())
+            .or_insert(0) += 1;
         if !trajectory.outcome.trains() {
             continue;
         }
@@ -112,7 +122,14 @@ pub fn summarise(trajectories: &[Trajectory], temperature: f32) -> Evaluation {
     let families: BTreeMap<String, FamilyResult> = families
         .into_iter()
         .map(|(name, (episodes, successes))| {
-            (name, FamilyResult { episodes, successes, success: wilson(successes, episodes) })
+            (
+                name,
+                FamilyResult {
+                    episodes,
+                    successes,
+                    success: wilson(successes, episodes),
+                },
+            )
         })
         .collect();
     let rates: Vec<f64> = families.values().map(|family| family.success.value).collect();
@@ -141,4 +158,3 @@ pub fn outcome_name(outcome: Outcome) -> &'static str {
         Outcome::Cancelled => "cancelled",
     }
 }
-

@@ -52,9 +52,18 @@ pub fn evaluate_panels(
     let mut recorded = Vec::new();
     for &split in &config.evaluation.splits {
         let split = Split::from(split);
-        let panel = panel(&*open.world, split, config.evaluation.tasks, config.evaluation.seed)?;
+        let panel = panel(
+            &*open.world,
+            split,
+            config.evaluation.tasks,
+            config.evaluation.seed,
+        )?;
         let tasks = panel.tasks();
-        let prompts: &[&'static str] = if with_skills { &["plain", "oracle_skill", "other_skill"] } else { &["plain"] };
+        let prompts: &[&'static str] = if with_skills {
+            &["plain", "oracle_skill", "other_skill"]
+        } else {
+            &["plain"]
+        };
         for &prompt in prompts {
             let skills = skills(open, tasks, prompt)?;
             let decorate = |task: &Task, _: u32| -> Option<Decoration> {
@@ -87,7 +96,11 @@ pub fn evaluate_panels(
             if trajectories_out.is_some() {
                 recorded.extend(trajectories);
             }
-            results.push(PanelResult { split, prompt, evaluation });
+            results.push(PanelResult {
+                split,
+                prompt,
+                evaluation,
+            });
         }
     }
     if let Some(out) = trajectories_out {

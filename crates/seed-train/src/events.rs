@@ -95,6 +95,7 @@ pub enum Event<'a> {
     },
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
 fn as_map<S: Serializer>(metrics: &&Metrics, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(metrics.iter())
 }

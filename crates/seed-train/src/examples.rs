@@ -89,7 +89,9 @@ pub enum ExampleError {
         paths: Vec<PathBuf>,
     },
     /// An example is too long and the configuration says to stop.
-    #[error("example {index} has {length} tokens, more than `sft.max_length` = {limit}; raise it or set `sft.truncation`")]
+    #[error(
+        "example {index} has {length} tokens, more than `sft.max_length` = {limit}; raise it or set `sft.truncation`"
+    )]
     TooLong {
         /// 0-based example.
         index: usize,
@@ -121,11 +123,21 @@ pub fn read_examples(path: &Path) -> Result<Vec<ExampleRecord>, ExampleError> {
     for line in read_json_lines::<Line>(path)? {
         let record = match line? {
             Line::Conversation(record) => record,
-            Line::Pair { kind, prompt, response } => ExampleRecord {
+            Line::Pair {
+                kind,
+                prompt,
+                response,
+            } => ExampleRecord {
                 kind: kind.unwrap_or_else(|| "pair".to_owned()),
                 messages: vec![
-                    ExampleMessage { role: Role::User, content: prompt },
-                    ExampleMessage { role: Role::Assistant, content: response },
+                    ExampleMessage {
+                        role: Role::User,
+                        content: prompt,
+                    },
+                    ExampleMessage {
+                        role: Role::Assistant,
+                        content: response,
+                    },
                 ],
                 train: Trained::Last,
             },
@@ -150,7 +162,11 @@ impl ExampleRecord {
             ));
         }
         for (index, message) in self.messages.iter().enumerate() {
-            let expected = if index % 2 == 0 { Role::User } else { Role::Assistant };
+            let expected = if index % 2 == 0 {
+                Role::User
+            } else {
+                Role::Assistant
+            };
             if message.role != expected {
                 return Err(format!("message {index} should be from {expected:?}"));
             }
@@ -166,7 +182,11 @@ impl ExampleRecord {
         end_token: u32,
         kind: usize,
     ) -> Example {
-        let mut example = Example { kind, tokens: Vec::new(), scored: Vec::new() };
+        let mut example = Example {
+            kind,
+            tokens: Vec::new(),
+            scored: Vec::new(),
+        };
         for pair in self.messages.chunks(2) {
             let [user, assistant] = pair else { continue };
             if example.tokens.is_empty() {
@@ -191,7 +211,9 @@ impl Example {
     /// Cuts the example to `limit` ids from the left. Targets keep their ids: those cut off, and the first id left
     /// (which has no context), are no longer targets.
     pub fn truncate_left(&mut self, limit: usize) {
-        let Some(cut) = self.tokens.len().checked_sub(limit).filter(|&cut| cut > 0) else { return };
+        let Some(cut) = self.tokens.len().checked_sub(limit).filter(|&cut| cut > 0) else {
+            return;
+        };
         self.tokens.drain(..cut);
         self.scored.retain(|&position| position as usize > cut);
         for position in &mut self.scored {
@@ -219,7 +241,10 @@ mod tests {
         ));
         let records = read_examples(file.path()).unwrap();
         assert_eq!(records.len(), 2);
-        assert_eq!((records[0].kind.as_str(), records[0].train), ("pair", Trained::Last));
+        assert_eq!(
+            (records[0].kind.as_str(), records[0].train),
+            ("pair", Trained::Last)
+        );
         assert_eq!(records[1].messages[1].content, "a");
     }
 
@@ -241,7 +266,11 @@ mod tests {
 
     #[test]
     fn left_truncation_moves_targets_with_their_ids() {
-        let mut example = Example { kind: 0, tokens: (10..20).collect(), scored: vec![3, 4, 8, 9] };
+        let mut example = Example {
+            kind: 0,
+            tokens: (10..20).collect(),
+            scored: vec![3, 4, 8, 9],
+        };
         example.truncate_left(6);
         assert_eq!(example.tokens, (14..20).collect::<Vec<_>>());
         // Position 4 became the first id and lost its context; 8 and 9 are now 4 and 5.

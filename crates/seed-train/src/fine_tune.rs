@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use seed_model::{AdamW, AdamWOptions, Decoder, Gradients, Schedule, ScoreGradients, StepOutcome, TokenSequence};
+use seed_model::{
+    AdamW, AdamWOptions, Decoder, Gradients, Schedule, ScoreGradients, StepOutcome, TokenSequence,
+};
 use seed_random::{Draw, RandomKey};
 
 use crate::TrainError;
@@ -66,7 +68,12 @@ impl ExampleSet {
         section: &SftSection,
         key: RandomKey,
     ) -> Result<Self, TrainError> {
-        let mut set = Self { kinds: Vec::new(), training: Vec::new(), validation: Vec::new(), dropped: 0 };
+        let mut set = Self {
+            kinds: Vec::new(),
+            training: Vec::new(),
+            validation: Vec::new(),
+            dropped: 0,
+        };
         let training = set.encode(records, policy, section)?;
         set.training = training;
         if let Some(records) = validation {
@@ -74,23 +81,34 @@ impl ExampleSet {
         } else {
             let count = set.training.len();
             let mut order: Vec<usize> = (0..count).collect();
-            key.with_text("purpose", "validation split").generator().shuffle(&mut order);
+            key.with_text("purpose", "validation split")
+                .generator()
+                .shuffle(&mut order);
             // At least one of each, as the paper's pipeline splits.
-            let held = ((count as f64 * section.validation_fraction).round() as usize).clamp(1, count.max(2) - 1);
+            let held =
+                ((count as f64 * section.validation_fraction).round() as usize).clamp(1, count.max(2) - 1);
             let mut held_out = vec![false; count];
-            for &index in order.iter().take(if section.validation_fraction > 0.0 { held } else { 0 }) {
+            for &index in order.iter().take(if section.validation_fraction > 0.0 {
+                held
+            } else {
+                0
+            }) {
                 if let Some(flag) = held_out.get_mut(index) {
                     *flag = true;
                 }
             }
             let mut flags = held_out.into_iter();
-            let (validation, training) =
-                std::mem::take(&mut set.training).into_iter().partition(|_| flags.next().unwrap_or(false));
+            let (validation, training) = std::mem::take(&mut set.training)
+                .into_iter()
+                .partition(|_| flags.next().unwrap_or(false));
             set.training = training;
             set.validation = validation;
         }
         if set.training.is_empty() {
-            return Err(ExampleError::Empty { paths: section.data.clone() }.into());
+            return Err(ExampleError::Empty {
+                paths: section.data.clone(),
+            }
+            .into());
         }
         Ok(set)
     }
@@ -103,11 +121,20 @@ impl ExampleSet {
     ) -> Result<Vec<Example>, TrainError> {
         let mut examples = Vec::with_capacity(records.len());
         for (index, record) in records.iter().enumerate() {
-            let kind = self.kinds.iter().position(|kind| *kind == record.kind).unwrap_or_else(|| {
-                self.kinds.push(record.kind.clone());
-                self.kinds.len() - 1
-            });
-            let mut example = record.encode(&policy.conversation, &policy.tokenizer, policy.end_of_turn(), kind);
+            let kind = self
+                .kinds
+                .iter()
+                .position(|kind| *kind == record.kind)
+                .unwrap_or_else(|| {
+                    self.kinds.push(record.kind.clone());
+                    self.kinds.len() - 1
+                });
+            let mut example = record.encode(
+                &policy.conversation,
+                &policy.tokenizer,
+                policy.end_of_turn(),
+                kind,
+            );
             let length = example.tokens.len();
             if length > section.max_length {
                 match section.truncation {
@@ -117,7 +144,12 @@ impl ExampleSet {
                         continue;
                     }
                     ExampleTruncation::Error => {
-                        return Err(ExampleError::TooLong { index, length, limit: section.max_length }.into());
+                        return Err(ExampleError::TooLong {
+                            index,
+                            length,
+                            limit: section.max_length,
+                        }
+                        .into());
                     }
                 }
             }
@@ -136,14 +168,19 @@ impl ExampleSet {
 /// Which examples each update of an epoch sees.
 fn batches(examples: &[Example], section: &SftSection, key: RandomKey, epoch: u64) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..examples.len()).collect();
-    key.with_text("purpose", "example order").with("epoch", epoch).generator().shuffle(&mut order);
+    key.with_text("purpose", "example order")
+        .with("epoch", epoch)
+        .generator()
+        .shuffle(&mut order);
     let mut batches = Vec::new();
     let mut batch: Vec<usize> = Vec::new();
     let mut tokens = 0;
     for index in order {
         let length = examples.get(index).map_or(0, |example| example.tokens.len());
         let full = batch.len() >= section.batch_rows
-            || section.batch_tokens.is_some_and(|limit| !batch.is_empty() && tokens + length > limit);
+            || section
+                .batch_tokens
+                .is_some_and(|limit| !batch.is_empty() && tokens + length > limit);
         if full {
             batches.push(std::mem::take(&mut batch));
             tokens = 0;
@@ -209,8 +246,9 @@ impl FineTuner {
     ) -> Self {
         policy.decoder = policy.decoder.with_pack_tokens(micro_batch_tokens);
         let key = RandomKey::new(seed);
-        let updates: usize =
-            (0..section.epochs as u64).map(|epoch| batches(&set.training, section, key, epoch).len()).sum();
+        let updates: usize = (0..section.epochs as u64)
+            .map(|epoch| batches(&set.training, section, key, epoch).len())
+            .sum();
         let total = section.max_updates.map_or(updates, |limit| limit.min(updates)) as u64;
         let options = AdamWOptions {
             beta1: section.beta1 as f32,
@@ -249,7 +287,8 @@ impl FineTuner {
         self.epoch = 0;
         self.before = 0;
         self.batches = batches(&self.set.training, &self.section, self.key, 0);
-        while update - self.before >= self.batches.len() as u64 && self.epoch + 1 < self.section.epochs as u64 {
+        while update - self.before >= self.batches.len() as u64 && self.epoch + 1 < self.section.epochs as u64
+        {
             self.before += self.batches.len() as u64;
             self.epoch += 1;
             self.batches = batches(&self.set.training, &self.section, self.key, self.epoch);
@@ -275,11 +314,19 @@ impl FineTuner {
             return Ok(None);
         }
         let position = (self.update - self.before) as usize;
-        let Some(batch) = self.batches.get(position) else { return Ok(None) };
-        let examples: Vec<&Example> = batch.iter().filter_map(|&index| self.set.training.get(index)).collect();
+        let Some(batch) = self.batches.get(position) else {
+            return Ok(None);
+        };
+        let examples: Vec<&Example> = batch
+            .iter()
+            .filter_map(|&index| self.set.training.get(index))
+            .collect();
         let sequences: Vec<TokenSequence<'_>> = examples
             .iter()
-            .map(|example| TokenSequence { tokens: &example.tokens, scored: &example.scored })
+            .map(|example| TokenSequence {
+                tokens: &example.tokens,
+                scored: &example.scored,
+            })
             .collect();
         let targets: usize = examples.iter().map(|example| example.scored.len()).sum();
         let tokens = examples.iter().map(|example| example.tokens.len()).sum();
@@ -304,7 +351,10 @@ impl FineTuner {
         )?;
         let rate = self.schedule.rate(self.update);
         let (optimiser, gradients) = (&mut self.optimiser, &mut self.gradients);
-        let outcome = self.policy.decoder.update(|parameters| optimiser.step(parameters, gradients, rate));
+        let outcome = self
+            .policy
+            .decoder
+            .update(|parameters| optimiser.step(parameters, gradients, rate));
         let (gradient_norm, skipped) = match outcome {
             StepOutcome::Applied { gradient_norm } => (gradient_norm, false),
             StepOutcome::SkippedNonFinite { gradient_norm, .. } => (gradient_norm, true),
@@ -341,7 +391,10 @@ fn validation_loss(decoder: &Decoder, set: &ExampleSet) -> Result<Loss, TrainErr
     let sequences: Vec<TokenSequence<'_>> = set
         .validation
         .iter()
-        .map(|example| TokenSequence { tokens: &example.tokens, scored: &example.scored })
+        .map(|example| TokenSequence {
+            tokens: &example.tokens,
+            scored: &example.scored,
+        })
         .collect();
     let mut loss = Loss::default();
     for (example, scores) in set.validation.iter().zip(decoder.score(&sequences, 1.0)?) {

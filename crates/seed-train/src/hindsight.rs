@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use seed_alfworld::expert::PlayedEpisode;
 use seed_env::Dialogue;
 use seed_hindsight::{
-    Analyser, AnalyserError, AnalysisOptions, AnalysisRequest, AugmentOptions, EndpointAnalyser, EndpointOptions,
-    Episode, EpisodeStep, OutcomeLabel, ParseOptions, PromptStyle, SectionFormat, SkillMode, Whitespace,
-    analysis_prompt, augment_episode, copied_ngram_rate, duplicate_rate, ground_skill, limit_words, parse_analysis,
-    response_json, transcript_text,
+    Analyser, AnalyserError, AnalysisOptions, AnalysisRequest, AugmentOptions, EndpointAnalyser,
+    EndpointOptions, Episode, EpisodeStep, OutcomeLabel, ParseOptions, PromptStyle, SectionFormat, SkillMode,
+    Whitespace, analysis_prompt, augment_episode, copied_ngram_rate, duplicate_rate, ground_skill,
+    limit_words, parse_analysis, response_json, transcript_text,
 };
 use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Sampling, SequenceState};
 use seed_random::RandomKey;
@@ -74,7 +74,14 @@ pub struct Hindsight {
 pub struct EpisodeText<'a> {
     task: String,
     outcome: OutcomeLabel,
-    steps: Vec<(Cow<'a, str>, Cow<'a, str>, Cow<'a, str>, bool)>,
+    steps: Vec<StepText<'a>>,
+}
+
+struct StepText<'a> {
+    observation: Cow<'a, str>,
+    response: Cow<'a, str>,
+    action: Cow<'a, str>,
+    valid: bool,
 }
 
 impl EpisodeText<'_> {
@@ -82,11 +89,11 @@ impl EpisodeText<'_> {
         let steps: Vec<EpisodeStep<'_>> = self
             .steps
             .iter()
-            .map(|(observation, response, action, valid)| EpisodeStep {
-                observation,
-                response,
-                action,
-                valid: *valid,
+            .map(|step| EpisodeStep {
+                observation: &step.observation,
+                response: &step.response,
+                action: &step.action,
+                valid: step.valid,
                 has_image: false,
             })
             .collect();
@@ -103,17 +110,19 @@ impl EpisodeText<'_> {
 pub fn trajectory_text<'a>(dialogue: &'a dyn Dialogue, trajectory: &'a Trajectory) -> EpisodeText<'a> {
     EpisodeText {
         task: trajectory.task_description.clone(),
-        outcome: if trajectory.success() { OutcomeLabel::Success } else { OutcomeLabel::Failure },
+        outcome: if trajectory.success() {
+            OutcomeLabel::Success
+        } else {
+            OutcomeLabel::Failure
+        },
         steps: trajectory
             .steps
             .iter()
-            .map(|step| {
-                (
-                    dialogue.condense(&step.observation),
-                    Cow::Borrowed(step.response_text.as_str()),
-                    Cow::Borrowed(step.action.as_str()),
-                    step.valid,
-                )
+            .map(|step| StepText {
+                observation: dialogue.condense(&step.observation),
+                response: Cow::Borrowed(&step.response_text),
+                action: Cow::Borrowed(&step.action),
+                valid: step.valid,
             })
             .collect(),
     }
@@ -123,17 +132,19 @@ pub fn trajectory_text<'a>(dialogue: &'a dyn Dialogue, trajectory: &'a Trajector
 pub fn played_episode_text<'a>(dialogue: &'a dyn Dialogue, episode: &'a PlayedEpisode) -> EpisodeText<'a> {
     EpisodeText {
         task: episode.task.clone(),
-        outcome: if episode.won { OutcomeLabel::Success } else { OutcomeLabel::Failure },
+        outcome: if episode.won {
+            OutcomeLabel::Success
+        } else {
+            OutcomeLabel::Failure
+        },
         steps: episode
             .steps
             .iter()
-            .map(|step| {
-                (
-                    dialogue.condense(&step.observation),
-                    Cow::Owned(response(&step.intention, &step.command)),
-                    Cow::Borrowed(step.command.as_str()),
-                    true,
-                )
+            .map(|step| StepText {
+                observation: dialogue.condense(&step.observation),
+                response: Cow::Owned(response(&step.intention, &step.command)),
+                action: Cow::Borrowed(&step.command),
+                valid: true,
             })
             .collect(),
     }
@@ -152,7 +163,11 @@ impl Hindsight {
     pub fn from_config(config: &TrainConfig) -> Result<Self, TrainError> {
         let asks_endpoint = config.seed.analyser == config::Analyser::Endpoint
             && config.algorithm.name == config::Algorithm::Seed;
-        if asks_endpoint { Self::with_endpoint(config) } else { Ok(Self::new(&config.seed)) }
+        if asks_endpoint {
+            Self::with_endpoint(config)
+        } else {
+            Ok(Self::new(&config.seed))
+        }
     }
 
     /// The settings of a configuration, with its endpoint as the analyser.
@@ -160,7 +175,10 @@ impl Hindsight {
     /// # Errors
     /// When the endpoint's settings cannot be used.
     pub fn with_endpoint(config: &TrainConfig) -> Result<Self, TrainError> {
-        Ok(Self { endpoint: Some(endpoint(config)?), ..Self::new(&config.seed) })
+        Ok(Self {
+            endpoint: Some(endpoint(config)?),
+            ..Self::new(&config.seed)
+        })
     }
 
     /// The settings of a `[seed]` table, with the policy as the analyser.
@@ -174,7 +192,11 @@ impl Hindsight {
             PromptStyle::Compact => AnalysisOptions::compact(),
         };
         Self {
-            analysis: AnalysisOptions { style, include_summary: section.analysis_summary, ..base },
+            analysis: AnalysisOptions {
+                style,
+                include_summary: section.analysis_summary,
+                ..base
+            },
             parse: ParseOptions::on_policy(SkillMode::EpisodeOnly),
             augmentation: AugmentOptions {
                 format: match section.skill_style {
@@ -231,16 +253,21 @@ impl Hindsight {
         key: RandomKey,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Analysis>, TrainError> {
-        let texts: Vec<EpisodeText<'_>> =
-            trajectories.iter().map(|trajectory| trajectory_text(dialogue, trajectory)).collect();
+        let texts: Vec<EpisodeText<'_>> = trajectories
+            .iter()
+            .map(|trajectory| trajectory_text(dialogue, trajectory))
+            .collect();
         let asked: Vec<usize> = trajectories
             .iter()
             .enumerate()
             .filter(|(_, trajectory)| self.asks(trajectory, iteration))
             .map(|(index, _)| index)
             .collect();
-        let prompts: Vec<String> =
-            asked.iter().filter_map(|&index| texts.get(index)).map(|text| self.prompt(text)).collect();
+        let prompts: Vec<String> = asked
+            .iter()
+            .filter_map(|&index| texts.get(index))
+            .map(|text| self.prompt(text))
+            .collect();
         progress(0, prompts.len());
         let answers = match &mut self.endpoint {
             Some(endpoint) => ask_endpoint(endpoint, &prompts),
@@ -311,22 +338,43 @@ impl Hindsight {
 
     /// Records how the analyses went.
     pub fn record(&self, analyses: &[Analysis], metrics: &mut Metrics) {
-        let asked: Vec<&Analysis> = analyses.iter().filter(|analysis| analysis.status != "not_asked").collect();
+        let asked: Vec<&Analysis> = analyses
+            .iter()
+            .filter(|analysis| analysis.status != "not_asked")
+            .collect();
         let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
         let parsed = |analysis: &&&Analysis| analysis.status == "parsed";
         let of = |success: bool| {
-            let members: Vec<&&Analysis> = asked.iter().filter(|analysis| analysis.success == success).collect();
-            share(members.iter().filter(|analysis| analysis.status == "parsed").count(), members.len())
+            let members: Vec<&&Analysis> = asked
+                .iter()
+                .filter(|analysis| analysis.success == success)
+                .collect();
+            share(
+                members
+                    .iter()
+                    .filter(|analysis| analysis.status == "parsed")
+                    .count(),
+                members.len(),
+            )
         };
-        let skills: Vec<&str> = asked.iter().filter_map(|analysis| analysis.skill.as_deref()).collect();
+        let skills: Vec<&str> = asked
+            .iter()
+            .filter_map(|analysis| analysis.skill.as_deref())
+            .collect();
         let words: usize = skills.iter().map(|skill| skill.split_whitespace().count()).sum();
-        let copied: f64 =
-            asked.iter().filter(|analysis| analysis.skill.is_some()).map(|analysis| analysis.copied_share).sum();
+        let copied: f64 = asked
+            .iter()
+            .filter(|analysis| analysis.skill.is_some())
+            .map(|analysis| analysis.copied_share)
+            .sum();
         let count = |condition: &dyn Fn(&Analysis) -> bool| {
             asked.iter().filter(|analysis| condition(analysis)).count() as f64
         };
         metrics.set("analysis/requests", asked.len() as f64);
-        metrics.set("analysis/parse_rate", share(asked.iter().filter(parsed).count(), asked.len()));
+        metrics.set(
+            "analysis/parse_rate",
+            share(asked.iter().filter(parsed).count(), asked.len()),
+        );
         metrics.set("analysis/parse_rate_success", of(true));
         metrics.set("analysis/parse_rate_failure", of(false));
         metrics.set("analysis/accepted_share", share(skills.len(), asked.len()));
@@ -335,14 +383,29 @@ impl Hindsight {
         metrics.set("analysis/copied_share", copied / skills.len().max(1) as f64);
         metrics.set(
             "analysis/dropped_sentences",
-            asked.iter().map(|analysis| analysis.dropped_sentences).sum::<usize>() as f64,
+            asked
+                .iter()
+                .map(|analysis| analysis.dropped_sentences)
+                .sum::<usize>() as f64,
         );
-        metrics.set("analysis/truncated_prompts", count(&|analysis| analysis.prompt_tokens_cut > 0));
-        metrics.set("analysis/truncated_answers", count(&|analysis| analysis.answer_cut));
-        metrics.set("analysis/failed_requests", count(&|analysis| analysis.answer.is_none()));
+        metrics.set(
+            "analysis/truncated_prompts",
+            count(&|analysis| analysis.prompt_tokens_cut > 0),
+        );
+        metrics.set(
+            "analysis/truncated_answers",
+            count(&|analysis| analysis.answer_cut),
+        );
+        metrics.set(
+            "analysis/failed_requests",
+            count(&|analysis| analysis.answer.is_none()),
+        );
         metrics.set(
             "analysis/tokens_mean",
-            share(asked.iter().map(|analysis| analysis.answer_tokens).sum(), asked.len()),
+            share(
+                asked.iter().map(|analysis| analysis.answer_tokens).sum(),
+                asked.len(),
+            ),
         );
     }
 }
@@ -359,7 +422,10 @@ fn ask_endpoint(endpoint: &mut EndpointAnalyser, prompts: &[String]) -> Vec<Answ
     let requests: Vec<AnalysisRequest> = prompts
         .iter()
         .enumerate()
-        .map(|(index, prompt)| AnalysisRequest { id: index.to_string(), prompt: prompt.clone() })
+        .map(|(index, prompt)| AnalysisRequest {
+            id: index.to_string(),
+            prompt: prompt.clone(),
+        })
         .collect();
     endpoint
         .analyse(&requests)
@@ -371,7 +437,12 @@ fn ask_endpoint(endpoint: &mut EndpointAnalyser, prompts: &[String]) -> Vec<Answ
                 cut: reply.truncated,
                 text: Ok(reply.text),
             },
-            Err(error) => Answer { text: Err(error.to_string()), prompt_tokens_cut: 0, tokens: 0, cut: false },
+            Err(error) => Answer {
+                text: Err(error.to_string()),
+                prompt_tokens_cut: 0,
+                tokens: 0,
+                cut: false,
+            },
         })
         .collect()
 }
@@ -390,12 +461,20 @@ fn ask_policy(
     let mut answers: Vec<Answer> = Vec::with_capacity(prompts.len());
     let context = config.model.context_length.min(decoder.config().max_positions);
     // Room for the answer is set aside first.
-    let room = context.saturating_sub(section.max_analysis_tokens).min(section.max_analysis_prompt_tokens).max(1);
+    let room = context
+        .saturating_sub(section.max_analysis_tokens)
+        .min(section.max_analysis_prompt_tokens)
+        .max(1);
     for (index, prompt) in prompts.iter().enumerate() {
         let mut append = policy.conversation.opening(prompt);
         let cut = append.len().saturating_sub(room);
         append.drain(..cut);
-        answers.push(Answer { text: Ok(String::new()), prompt_tokens_cut: cut, tokens: 0, cut: false });
+        answers.push(Answer {
+            text: Ok(String::new()),
+            prompt_tokens_cut: cut,
+            tokens: 0,
+            cut: false,
+        });
         engine.submit(GenerateRequest {
             id: index as u64,
             state: SequenceState::new(decoder),

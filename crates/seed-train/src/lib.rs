@@ -3,6 +3,10 @@
 //! Each program is a function from a configuration to a result that tells an [`events::Observer`] what it does. Nothing
 //! here prints.
 
+// The helpers that unit tests share with the tests in `tests/` call this crate by its name.
+#[cfg(test)]
+extern crate self as seed_train;
+
 pub mod annotate;
 pub mod collect;
 pub mod compare;

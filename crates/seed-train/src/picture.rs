@@ -42,17 +42,31 @@ const COLOURS: [RGBColor; 6] = [
 /// [`PictureError`] with the path when the file cannot be written.
 pub fn draw_curves(path: &Path, title: &str, x_label: &str, curves: &[Curve]) -> Result<(), PictureError> {
     let mut text = String::new();
-    draw(&mut text, title, x_label, curves)
-        .map_err(|message| PictureError { path: path.display().to_string(), message })?;
-    seed_run::write_atomic(path, text.as_bytes())
-        .map_err(|error| PictureError { path: path.display().to_string(), message: error.to_string() })
+    draw(&mut text, title, x_label, curves).map_err(|message| PictureError {
+        path: path.display().to_string(),
+        message,
+    })?;
+    seed_run::write_atomic(path, text.as_bytes()).map_err(|error| PictureError {
+        path: path.display().to_string(),
+        message: error.to_string(),
+    })
 }
 
 fn draw(text: &mut String, title: &str, x_label: &str, curves: &[Curve]) -> Result<(), String> {
-    let right = curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).fold(1.0_f64, f64::max);
+    let right = curves
+        .iter()
+        .flat_map(|curve| &curve.points)
+        .map(|point| point.0)
+        .fold(1.0_f64, f64::max);
     let top = curves
         .iter()
-        .flat_map(|curve| curve.points.iter().map(|point| point.1).chain(curve.band.iter().map(|band| band.2)))
+        .flat_map(|curve| {
+            curve
+                .points
+                .iter()
+                .map(|point| point.1)
+                .chain(curve.band.iter().map(|band| band.2))
+        })
         .fold(0.1_f64, f64::max);
     let top = ((top * 10.0).ceil() / 10.0).min(1.0);
     let area = SVGBackend::with_string(text, (900, 540)).into_drawing_area();
@@ -80,10 +94,16 @@ fn draw(text: &mut String, title: &str, x_label: &str, curves: &[Curve]) -> Resu
                     .iter()
                     .map(|&(x, _, high)| (x, high.min(top)))
                     .chain(curve.band.iter().rev().map(|&(x, low, _)| (x, low)));
-                chart.draw_series(std::iter::once(Polygon::new(outline.collect::<Vec<_>>(), colour.mix(0.15))))?;
+                chart.draw_series(std::iter::once(Polygon::new(
+                    outline.collect::<Vec<_>>(),
+                    colour.mix(0.15),
+                )))?;
             }
             chart
-                .draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?
+                .draw_series(LineSeries::new(
+                    curve.points.iter().copied(),
+                    colour.stroke_width(2),
+                ))?
                 .label(curve.name.clone())
                 .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
         }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use seed_model::{
-    CHATML_TEMPLATE, CHATML_TOKENS, ChatTemplate, Decoder, DecoderConfig, DirectoryContents, Family, ModelDirectory,
-    ModelError, Parameters, RopeScaling, ShardOptions, Tokenizer, TurnFormat, load_directory, save_directory,
-    train_byte_level_bpe,
+    CHATML_TEMPLATE, CHATML_TOKENS, ChatTemplate, Decoder, DecoderConfig, DirectoryContents, Family,
+    ModelDirectory, ModelError, Parameters, RopeScaling, ShardOptions, Tokenizer, TurnFormat, load_directory,
+    save_directory, train_byte_level_bpe,
 };
 use seed_random::RandomKey;
 use seed_rollout::Conversation;
@@ -50,13 +50,17 @@ impl Policy {
     fn from_directory(directory: ModelDirectory, path: &Path, thinking: bool) -> Result<Self, TrainError> {
         let chat = directory
             .chat
-            .ok_or_else(|| TrainError::NoChatTemplate { path: path.to_owned() })?
+            .ok_or_else(|| TrainError::NoChatTemplate {
+                path: path.to_owned(),
+            })?
             .with_thinking(thinking);
         let format = TurnFormat::derive(&chat, &directory.tokenizer)?;
         let end_of_turn = format
             .end_of_turn()
             .or_else(|| directory.end_tokens.first().copied())
-            .ok_or_else(|| TrainError::NoEndToken { path: path.to_owned() })?;
+            .ok_or_else(|| TrainError::NoEndToken {
+                path: path.to_owned(),
+            })?;
         Ok(Self {
             decoder: Decoder::new(directory.config, directory.parameters)?,
             conversation: Conversation::new(directory.tokenizer.clone(), format),
@@ -76,7 +80,10 @@ impl Policy {
         records: &[ExampleRecord],
         key: RandomKey,
     ) -> Result<Self, TrainError> {
-        let texts = records.iter().flat_map(|record| &record.messages).map(|message| message.content.as_str());
+        let texts = records
+            .iter()
+            .flat_map(|record| &record.messages)
+            .map(|message| message.content.as_str());
         let tokenizer = train_byte_level_bpe(texts, section.vocabulary_size, &CHATML_TOKENS)?;
         let chat = ChatTemplate::new(CHATML_TEMPLATE, &tokenizer)?;
         let end = TurnFormat::derive(&chat, &tokenizer)?.end_of_turn();
@@ -151,8 +158,11 @@ pub fn shape(path: &Path) -> Result<ModelShape, TrainError> {
         Some(embedded) => load_config(embedded.unpack()?.path())?,
         None => load_config(path)?,
     };
-    let parameters: usize =
-        config.parameter_shapes().iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+    let parameters: usize = config
+        .parameter_shapes()
+        .iter()
+        .map(|(_, shape)| shape.iter().product::<usize>())
+        .sum();
     Ok(ModelShape {
         parameters: parameters as u64,
         layers: config.layers as u64,
@@ -165,5 +175,7 @@ pub fn shape(path: &Path) -> Result<ModelShape, TrainError> {
 }
 
 fn load_config(path: &Path) -> Result<DecoderConfig, TrainError> {
-    Ok(DecoderConfig::from_json(&fs_err::read_to_string(path.join("config.json"))?)?)
+    Ok(DecoderConfig::from_json(&fs_err::read_to_string(
+        path.join("config.json"),
+    )?)?)
 }

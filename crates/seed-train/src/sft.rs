@@ -5,8 +5,8 @@
 use seed_model::optimiser::StateTensor;
 use seed_random::RandomKey;
 use seed_run::{
-    Checkpoint, CheckpointStore, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Retention, RunDirectory,
-    RunRecord, StopFlag, TensorView,
+    Checkpoint, CheckpointStore, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Retention,
+    RunDirectory, RunRecord, StopFlag, TensorView,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,12 +58,22 @@ pub fn sft(
     observer: &mut dyn Observer,
 ) -> Result<SftSummary, TrainError> {
     let records = read_all(&config.sft.data)?;
-    let validation = config.sft.validation_data.as_ref().map(|paths| read_all(paths)).transpose()?;
+    let validation = config
+        .sft
+        .validation_data
+        .as_ref()
+        .map(|paths| read_all(paths))
+        .transpose()?;
     let key = RandomKey::new(config.run.seed);
     let run = match start {
         Start::New => RunDirectory::create(
             &config.run.directory,
-            &RunRecord::now(&config.run.name, config.run.seed, env!("CARGO_PKG_VERSION"), command),
+            &RunRecord::now(
+                &config.run.name,
+                config.run.seed,
+                env!("CARGO_PKG_VERSION"),
+                command,
+            ),
             &to_toml(config),
         )?,
         Start::Resume => {
@@ -73,7 +83,10 @@ pub fn sft(
                 .into_iter()
                 .filter(|difference| difference.effect == config::Effect::Result)
                 .map(|difference| {
-                    format!("`{}` was `{}`, now `{}`", difference.key, difference.before, difference.after)
+                    format!(
+                        "`{}` was `{}`, now `{}`",
+                        difference.key, difference.before, difference.after
+                    )
                 })
                 .collect();
             if !changed.is_empty() {
@@ -87,7 +100,10 @@ pub fn sft(
     };
     let policy = if config.initialise.enabled {
         observer.event(&Event::Note {
-            text: format!("making a tokenizer of {} tokens from the examples", config.initialise.vocabulary_size),
+            text: format!(
+                "making a tokenizer of {} tokens from the examples",
+                config.initialise.vocabulary_size
+            ),
         });
         Policy::initialise(&config.initialise, &records, key)?
     } else {
@@ -97,7 +113,10 @@ pub fn sft(
     drop(records);
     if set.dropped > 0 {
         observer.event(&Event::Warning {
-            text: format!("{} examples are longer than `sft.max_length` and were left out", set.dropped),
+            text: format!(
+                "{} examples are longer than `sft.max_length` and were left out",
+                set.dropped
+            ),
         });
     }
     let mut tuner = FineTuner::new(
@@ -118,17 +137,31 @@ pub fn sft(
             let state = restore(&checkpoint, &mut tuner, config.sft.micro_batch_tokens)?;
             best = state.best;
             saved = Some(state.update);
-            observer.event(&Event::Note { text: format!("resuming after update {}", state.update) });
+            observer.event(&Event::Note {
+                text: format!("resuming after update {}", state.update),
+            });
         }
     }
     let metrics = MetricsWriter::open(
         run.path(),
         MetricsOptions {
-            tensorboard: config.logging.tensorboard.then_some(naming(config.logging.metric_names)),
+            tensorboard: config
+                .logging
+                .tensorboard
+                .then_some(naming(config.logging.metric_names)),
             resume_after: saved,
         },
     )?;
-    Session { config, run, store, tuner, metrics, best, saved }.run(stop, observer)
+    Session {
+        config,
+        run,
+        store,
+        tuner,
+        metrics,
+        best,
+        saved,
+    }
+    .run(stop, observer)
 }
 
 fn read_all(paths: &[std::path::PathBuf]) -> Result<Vec<ExampleRecord>, TrainError> {
@@ -156,7 +189,10 @@ impl Session<'_> {
         loop {
             if stop.is_set() {
                 self.save(observer)?;
-                return Err(TrainError::Stopped { iteration: self.tuner.update, total: self.tuner.total });
+                return Err(TrainError::Stopped {
+                    iteration: self.tuner.update,
+                    total: self.tuner.total,
+                });
             }
             let started = std::time::Instant::now();
             let Some(output) = self.tuner.step()? else { break };
@@ -170,7 +206,9 @@ impl Session<'_> {
             if last || output.ends_epoch || (every > 0 && update.is_multiple_of(every)) {
                 let loss = self.tuner.validate()?;
                 metrics.set("sft/validation_loss", loss.mean);
-                observer.event(&Event::Note { text: describe(update, &loss) });
+                observer.event(&Event::Note {
+                    text: describe(update, &loss),
+                });
                 is_best = self.tuner.validation_examples() > 0
                     && self.best.is_none_or(|(_, lowest)| loss.mean < lowest);
                 if is_best {
@@ -186,7 +224,8 @@ impl Session<'_> {
                 total: self.tuner.total as usize,
             });
             let select_best = self.config.sft.selection == Selection::Best;
-            if last || update.is_multiple_of(self.config.checkpoint.every as u64) || (is_best && select_best) {
+            if last || update.is_multiple_of(self.config.checkpoint.every as u64) || (is_best && select_best)
+            {
                 self.save(observer)?;
             }
         }
@@ -243,7 +282,11 @@ impl Session<'_> {
         draft.write_tensors(OPTIMISER, &tensors)?;
         draft.write_json(
             STATE,
-            &State { update, optimiser_steps: self.tuner.optimiser.steps(), best: self.best },
+            &State {
+                update,
+                optimiser_steps: self.tuner.optimiser.steps(),
+                best: self.best,
+            },
         )?;
         let checkpoint = draft.publish()?;
         self.store.prune(&Retention {
@@ -252,23 +295,27 @@ impl Session<'_> {
             keep_every: self.config.checkpoint.keep_every.map(|every| every as u64),
         })?;
         self.saved = Some(update);
-        observer.event(&Event::Saved { iteration: update, path: checkpoint.directory() });
+        observer.event(&Event::Saved {
+            iteration: update,
+            path: checkpoint.directory(),
+        });
         Ok(())
     }
 }
 
-fn restore(
-    checkpoint: &Checkpoint,
-    tuner: &mut FineTuner,
-    pack_tokens: usize,
-) -> Result<State, TrainError> {
+fn restore(checkpoint: &Checkpoint, tuner: &mut FineTuner, pack_tokens: usize) -> Result<State, TrainError> {
     let state: State = checkpoint.read_json(STATE)?;
-    tuner.policy.decoder =
-        Policy::load(&checkpoint.directory().join(MODEL), false)?.decoder.with_pack_tokens(pack_tokens);
+    tuner.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), false)?
+        .decoder
+        .with_pack_tokens(pack_tokens);
     let tensors: Vec<StateTensor> = checkpoint
         .read_tensors(OPTIMISER)?
         .into_iter()
-        .map(|NamedTensor { name, shape, data }| StateTensor { name, shape, values: data })
+        .map(|NamedTensor { name, shape, data }| StateTensor {
+            name,
+            shape,
+            values: data,
+        })
         .collect();
     tuner.optimiser.restore(state.optimiser_steps, &tensors)?;
     tuner.seek(state.update);
@@ -289,5 +336,9 @@ fn describe(update: u64, loss: &Loss) -> String {
         .iter()
         .map(|(kind, (sum, tokens))| format!("{kind} {:.4}", sum / (*tokens).max(1) as f64))
         .collect();
-    format!("update {update}: validation loss {:.4} nats a token ({})", loss.mean, kinds.join(", "))
+    format!(
+        "update {update}: validation loss {:.4} nats a token ({})",
+        loss.mean,
+        kinds.join(", ")
+    )
 }

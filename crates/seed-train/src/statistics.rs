@@ -24,19 +24,31 @@ const Z: f64 = 1.959_963_984_540_054;
 /// Unlike the normal approximation it stays inside `[0, 1]` and is not empty at 0 or 100 %.
 pub fn wilson(successes: usize, trials: usize) -> Interval {
     if trials == 0 {
-        return Interval { value: 0.0, low: 0.0, high: 1.0 };
+        return Interval {
+            value: 0.0,
+            low: 0.0,
+            high: 1.0,
+        };
     }
     let n = trials as f64;
     let rate = successes as f64 / n;
     let denominator = 1.0 + Z * Z / n;
     let centre = (rate + Z * Z / (2.0 * n)) / denominator;
     let half = Z * (rate * (1.0 - rate) / n + Z * Z / (4.0 * n * n)).sqrt() / denominator;
-    Interval { value: rate, low: (centre - half).max(0.0), high: (centre + half).min(1.0) }
+    Interval {
+        value: rate,
+        low: (centre - half).max(0.0),
+        high: (centre + half).min(1.0),
+    }
 }
 
 /// Arithmetic mean, 0 for an empty slice.
 pub fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+    if values.is_empty() {
+        0.0
+    } else {
+        values.iter().sum::<f64>() / values.len() as f64
+    }
 }
 
 /// Percentile bootstrap interval of the mean over `values` (one per seed or task), with `draws` resamples.
@@ -44,13 +56,22 @@ pub fn mean(values: &[f64]) -> f64 {
 pub fn bootstrap_mean(values: &[f64], draws: usize, key: RandomKey) -> Interval {
     let value = mean(values);
     if values.len() < 2 || draws == 0 {
-        return Interval { value, low: value, high: value };
+        return Interval {
+            value,
+            low: value,
+            high: value,
+        };
     }
     let mut generator = key.generator();
     let mut means: Vec<f64> = (0..draws)
         .map(|_| {
             let total: f64 = (0..values.len())
-                .map(|_| values.get(generator.below(values.len())).copied().unwrap_or_default())
+                .map(|_| {
+                    values
+                        .get(generator.below(values.len()))
+                        .copied()
+                        .unwrap_or_default()
+                })
                 .sum();
             total / values.len() as f64
         })
@@ -60,13 +81,19 @@ pub fn bootstrap_mean(values: &[f64], draws: usize, key: RandomKey) -> Interval 
         let index = (quantile * (means.len() - 1) as f64).round() as usize;
         means.get(index).copied().unwrap_or(value)
     };
-    Interval { value, low: at(0.025), high: at(0.975) }
+    Interval {
+        value,
+        low: at(0.025),
+        high: at(0.975),
+    }
 }
 
 /// Area under a curve of `(x, y)` points by the trapezoid rule, divided by the width: the mean height.
 /// 0 for fewer than two points or no width.
 pub fn mean_height(points: &[(f64, f64)]) -> f64 {
-    let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return 0.0;
+    };
     let width = last.0 - first.0;
     if width <= 0.0 {
         return 0.0;
@@ -92,7 +119,10 @@ mod tests {
         assert!((interval.low - 0.755_781_4).abs() < 1e-6, "{interval:?}");
         assert!((interval.high - 0.898_974_8).abs() < 1e-3, "{interval:?}");
         let none = wilson(0, 10);
-        assert!(none.low == 0.0 && (none.high - 0.277_532_8).abs() < 1e-6, "{none:?}");
+        assert!(
+            none.low == 0.0 && (none.high - 0.277_532_8).abs() < 1e-6,
+            "{none:?}"
+        );
         assert_eq!(wilson(0, 0).high, 1.0);
     }
 

@@ -12,8 +12,8 @@ use seed_env::{Split, World};
 use seed_model::optimiser::StateTensor;
 use seed_run::metrics::{MetricNaming, read_records};
 use seed_run::{
-    Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Rejected, Retention,
-    RunDirectory, RunRecord, StopFlag, SyncPolicy, TensorView, write_atomic, write_json_lines,
+    Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Rejected,
+    Retention, RunDirectory, RunRecord, StopFlag, SyncPolicy, TensorView, write_atomic, write_json_lines,
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,12 +72,21 @@ pub fn train(
     observer: &mut dyn Observer,
 ) -> Result<Summary, TrainError> {
     let directory = &config.run.directory;
-    let run = match start {
-        Start::New => RunDirectory::create(
-            directory,
-            &RunRecord::now(&config.run.name, config.run.seed, env!("CARGO_PKG_VERSION"), command),
-            &to_toml(config),
-        )?,
+    let (run, trainer) = match start {
+        Start::New => {
+            // Whatever can be wrong with weights or settings shows before there is a run that would be in the way.
+            let trainer = prepare(config, world, observer)?;
+            let record = RunRecord::now(
+                &config.run.name,
+                config.run.seed,
+                env!("CARGO_PKG_VERSION"),
+                command,
+            );
+            (
+                RunDirectory::create(directory, &record, &to_toml(config))?,
+                trainer,
+            )
+        }
         Start::Resume => {
             let run = RunDirectory::open(directory)?;
             let before = Loaded::<TrainConfig>::from_file(&run.config_path(), &[])?.config;
@@ -85,15 +94,31 @@ pub fn train(
                 .into_iter()
                 .filter(|difference| difference.effect == config::Effect::Result)
                 .map(|difference| {
-                    format!("`{}` was `{}`, now `{}`", difference.key, difference.before, difference.after)
+                    format!(
+                        "`{}` was `{}`, now `{}`",
+                        difference.key, difference.before, difference.after
+                    )
                 })
                 .collect();
             if !changed.is_empty() {
-                return Err(TrainError::Mismatch { directory: directory.clone(), differences: changed.join("; ") });
+                return Err(TrainError::Mismatch {
+                    directory: directory.clone(),
+                    differences: changed.join("; "),
+                });
             }
-            run
+            (run, prepare(config, world, observer)?)
         }
     };
+    let mut session = Session::open(run, trainer, start, observer)?;
+    session.run(stop, observer)
+}
+
+/// The trainer at the beginning of its run.
+fn prepare(
+    config: &TrainConfig,
+    world: Arc<dyn World>,
+    observer: &mut dyn Observer,
+) -> Result<Trainer, TrainError> {
     let policy = Policy::load(&config.model.path, config.model.thinking)?;
     if config.world.context == config::Context::Transcript {
         for change in policy.conversation.history_changes() {
@@ -103,9 +128,7 @@ pub fn train(
             observer.event(&Event::Warning { text });
         }
     }
-    let trainer = Trainer::new(config.clone(), world, policy)?;
-    let mut session = Session::open(run, trainer, start, observer)?;
-    session.run(stop, observer)
+    Trainer::new(config.clone(), world, policy)
 }
 
 /// A run with its open files.
@@ -140,7 +163,9 @@ impl Session {
                     let state = restore(&checkpoint, &mut trainer, &initial_weights)?;
                     best = state.best;
                     saved = Some(state.iteration);
-                    observer.event(&Event::Note { text: format!("resuming after iteration {}", state.iteration) });
+                    observer.event(&Event::Note {
+                        text: format!("resuming after iteration {}", state.iteration),
+                    });
                 }
                 None => observer.event(&Event::Note {
                     text: "no whole checkpoint yet; starting from the beginning".to_owned(),
@@ -151,14 +176,31 @@ impl Session {
         let logging = &trainer.config().logging;
         let metrics = MetricsWriter::open(
             run.path(),
-            MetricsOptions { tensorboard: logging.tensorboard.then_some(naming(logging.metric_names)), resume_after: saved },
+            MetricsOptions {
+                tensorboard: logging.tensorboard.then_some(naming(logging.metric_names)),
+                resume_after: saved,
+            },
         )?;
         let mut evaluations = LineFile::open(&run.path().join(EVALUATIONS), SyncPolicy::OnRequest)?;
         evaluations.keep_while(&mut |line| {
             let record: EvaluationRecord = serde_json::from_str(line).map_err(|error| error.to_string())?;
             Ok(saved.is_some_and(|iteration| record.iteration <= iteration))
         })?;
-        Ok(Self { run, store, trainer, metrics, evaluations, initial_weights, best, saved })
+        let session = Self {
+            run,
+            store,
+            trainer,
+            metrics,
+            evaluations,
+            initial_weights,
+            best,
+            saved,
+        };
+        if saved.is_some() {
+            // The process may have died after a checkpoint was in place and before older ones were removed.
+            session.prune()?;
+        }
+        Ok(session)
     }
 
     fn run(&mut self, stop: &StopFlag, observer: &mut dyn Observer) -> Result<Summary, TrainError> {
@@ -173,7 +215,11 @@ impl Session {
             if stop.is_set() {
                 return self.stop(total, observer);
             }
-            let IterationOutput { mut metrics, trajectories, analyses } = self.trainer.run_iteration(observer)?;
+            let IterationOutput {
+                mut metrics,
+                trajectories,
+                analyses,
+            } = self.trainer.run_iteration(observer)?;
             let iteration = self.trainer.iteration;
             let last = iteration == total;
             let every = config.evaluation.every as u64;
@@ -191,7 +237,11 @@ impl Session {
                     write_json_lines(&self.run.skills_path(iteration), &analyses)?;
                 }
             }
-            observer.event(&Event::Iteration { iteration, total, metrics: &metrics });
+            observer.event(&Event::Iteration {
+                iteration,
+                total,
+                metrics: &metrics,
+            });
             if last || is_best || iteration.is_multiple_of(config.checkpoint.every as u64) {
                 self.save(observer)?;
             }
@@ -221,9 +271,19 @@ impl Session {
             let split = Split::from(split);
             record_evaluation(split, &evaluation, metrics);
             first.get_or_insert(evaluation.success.value);
-            observer.event(&Event::Evaluation { iteration, split, evaluation: &evaluation });
-            let record = EvaluationRecord { iteration, episodes: self.trainer.episodes, split, evaluation };
-            self.evaluations.append(&serde_json::to_string(&record).map_err(std::io::Error::from)?)?;
+            observer.event(&Event::Evaluation {
+                iteration,
+                split,
+                evaluation: &evaluation,
+            });
+            let record = EvaluationRecord {
+                iteration,
+                episodes: self.trainer.episodes,
+                split,
+                evaluation,
+            };
+            self.evaluations
+                .append(&serde_json::to_string(&record).map_err(std::io::Error::from)?)?;
         }
         if let Some(success) = first
             && self.best.is_none_or(|best| success > best.success)
@@ -278,14 +338,23 @@ impl Session {
             },
         )?;
         let checkpoint = draft.publish()?;
+        self.prune()?;
+        self.saved = Some(iteration);
+        observer.event(&Event::Saved {
+            iteration,
+            path: checkpoint.directory(),
+        });
+        Ok(())
+    }
+
+    /// Removes the checkpoints that are not to be kept.
+    fn prune(&self) -> Result<(), TrainError> {
         let section = &self.trainer.config().checkpoint;
         self.store.prune(&Retention {
             keep_last: section.keep,
             best: self.best.filter(|_| section.keep_best).map(|best| best.iteration),
             keep_every: section.keep_every.map(|every| every as u64),
         })?;
-        self.saved = Some(iteration);
-        observer.event(&Event::Saved { iteration, path: checkpoint.directory() });
         Ok(())
     }
 
@@ -294,7 +363,9 @@ impl Session {
         let mut seconds: BTreeMap<String, f64> = BTreeMap::new();
         for record in read_records(&self.run.path().join("timings.jsonl"))? {
             for (name, value) in record.metrics {
-                let phase = name.strip_prefix("timing/").and_then(|rest| rest.strip_suffix("_seconds"));
+                let phase = name
+                    .strip_prefix("timing/")
+                    .and_then(|rest| rest.strip_suffix("_seconds"));
                 if let (Some(phase), Some(value)) = (phase, value) {
                     *seconds.entry(phase.to_owned()).or_default() += value;
                 }
@@ -329,7 +400,11 @@ pub(crate) fn report_rejected(rejected: &[Rejected], observer: &mut dyn Observer
 }
 
 /// Puts a checkpoint's weights, optimiser state and counters into a fresh trainer.
-fn restore(checkpoint: &Checkpoint, trainer: &mut Trainer, initial_weights: &str) -> Result<State, TrainError> {
+fn restore(
+    checkpoint: &Checkpoint,
+    trainer: &mut Trainer,
+    initial_weights: &str,
+) -> Result<State, TrainError> {
     let state: State = checkpoint.read_json(STATE)?;
     if state.initial_weights != initial_weights {
         return Err(TrainError::Mismatch {
@@ -347,7 +422,11 @@ fn restore(checkpoint: &Checkpoint, trainer: &mut Trainer, initial_weights: &str
     let tensors: Vec<StateTensor> = checkpoint
         .read_tensors(OPTIMISER)?
         .into_iter()
-        .map(|NamedTensor { name, shape, data }| StateTensor { name, shape, values: data })
+        .map(|NamedTensor { name, shape, data }| StateTensor {
+            name,
+            shape,
+            values: data,
+        })
         .collect();
     trainer.optimiser.restore(state.optimiser_steps, &tensors)?;
     if trainer.config().seed.teacher == config::Teacher::Ema
@@ -359,13 +438,25 @@ fn restore(checkpoint: &Checkpoint, trainer: &mut Trainer, initial_weights: &str
             differences: format!("`{TEACHER}` {what}"),
         };
         if tensors.len() != teacher.parameters().len() {
-            return Err(mismatch(format!("has {} tensors, the model {}", tensors.len(), teacher.parameters().len())));
+            return Err(mismatch(format!(
+                "has {} tensors, the model {}",
+                tensors.len(),
+                teacher.parameters().len()
+            )));
         }
         teacher.update(|parameters| {
             for tensor in &tensors {
-                match parameters.index_of(&tensor.name).map(|index| parameters.get_mut(index)) {
+                match parameters
+                    .index_of(&tensor.name)
+                    .map(|index| parameters.get_mut(index))
+                {
                     Some(values) if values.len() == tensor.data.len() => values.copy_from_slice(&tensor.data),
-                    _ => return Err(mismatch(format!("holds `{}`, which is no tensor of the model", tensor.name))),
+                    _ => {
+                        return Err(mismatch(format!(
+                            "holds `{}`, which is no tensor of the model",
+                            tensor.name
+                        )));
+                    }
                 }
             }
             Ok(())
@@ -393,7 +484,9 @@ fn record_evaluation(split: Split, evaluation: &Evaluation, metrics: &mut Metric
         metrics.set(format!("evaluation/{split}/{name}"), value);
     }
     for (family, result) in &evaluation.families {
-        metrics.set(format!("evaluation/{split}/family/{family}/success_rate"), result.success.value);
+        metrics.set(
+            format!("evaluation/{split}/family/{family}/success_rate"),
+            result.success.value,
+        );
     }
 }
-

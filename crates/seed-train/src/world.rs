@@ -73,9 +73,16 @@ impl From<PromptStyle> for HouseholdStyle {
 pub fn open_world(section: &WorldSection) -> Result<OpenWorld, WorldError> {
     let style = HouseholdStyle::from(section.prompts);
     let household = |size| {
-        let config = HouseholdConfig { world_seed: section.generator_seed, style, ..HouseholdConfig::new(size) };
+        let config = HouseholdConfig {
+            world_seed: section.generator_seed,
+            style,
+            ..HouseholdConfig::new(size)
+        };
         let world = Arc::new(HouseholdWorld::new(config)?);
-        Ok(OpenWorld { games: Arc::new(HouseholdGames(world.clone())), world })
+        Ok(OpenWorld {
+            games: Arc::new(HouseholdGames(world.clone())),
+            world,
+        })
     };
     match section.name {
         WorldName::HouseholdStudio => household(HouseholdSize::Studio),
@@ -90,7 +97,10 @@ pub fn open_world(section: &WorldSection) -> Result<OpenWorld, WorldError> {
             let world = AlfworldWorld::open(&path, &LibraryOptions::default(), dialogue)
                 .map_err(|source| WorldError::Alfworld { path, source })?;
             let games = Arc::clone(world.library()) as Arc<dyn GameSource>;
-            Ok(OpenWorld { world: Arc::new(world), games })
+            Ok(OpenWorld {
+                world: Arc::new(world),
+                games,
+            })
         }
     }
 }

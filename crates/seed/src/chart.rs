@@ -23,7 +23,11 @@ const COLOURS: [(Color, console::Color); 3] = [
 
 /// Draws `lines` over `0..=right` into `width` by `height` characters; colours are written for terminals that have them.
 pub(crate) fn chart(lines: &[Line<'_>], right: f64, x_title: &str, width: u16, height: u16) -> String {
-    let top = lines.iter().flat_map(|line| line.points).map(|point| point.1).fold(10.0_f64, f64::max);
+    let top = lines
+        .iter()
+        .flat_map(|line| line.points)
+        .map(|point| point.1)
+        .fold(10.0_f64, f64::max);
     let top = (top / 10.0).ceil() * 10.0;
     let datasets = lines
         .iter()
@@ -39,11 +43,16 @@ pub(crate) fn chart(lines: &[Line<'_>], right: f64, x_title: &str, width: u16, h
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
     Chart::new(datasets)
-        .x_axis(Axis::default().title(x_title.to_owned()).bounds([0.0, right]).labels(vec![
-            "0".to_owned(),
-            format!("{:.0}", right / 2.0),
-            format!("{right:.0}"),
-        ]))
+        .x_axis(
+            Axis::default()
+                .title(x_title.to_owned())
+                .bounds([0.0, right])
+                .labels(vec![
+                    "0".to_owned(),
+                    format!("{:.0}", right / 2.0),
+                    format!("{right:.0}"),
+                ]),
+        )
         .y_axis(Axis::default().bounds([0.0, top]).labels(vec![
             "0 %".to_owned(),
             format!("{:.0}", top / 2.0),
@@ -51,14 +60,22 @@ pub(crate) fn chart(lines: &[Line<'_>], right: f64, x_title: &str, width: u16, h
         ]))
         .legend_position(Some(LegendPosition::TopLeft))
         .render(area, &mut buffer);
-    (0..height).map(|row| text_of_row(&buffer, width, row)).collect::<Vec<_>>().join("\n")
+    (0..height)
+        .map(|row| text_of_row(&buffer, width, row))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn text_of_row(buffer: &Buffer, width: u16, row: u16) -> String {
     let mut text = String::new();
     for column in 0..width {
-        let Some(cell) = buffer.cell((column, row)) else { continue };
-        let colour = COLOURS.iter().find(|(colour, _)| *colour == cell.fg).map(|(_, colour)| *colour);
+        let Some(cell) = buffer.cell((column, row)) else {
+            continue;
+        };
+        let colour = COLOURS
+            .iter()
+            .find(|(colour, _)| *colour == cell.fg)
+            .map(|(_, colour)| *colour);
         match colour {
             Some(colour) => text.push_str(&console::style(cell.symbol()).for_stderr().fg(colour).to_string()),
             None => text.push_str(cell.symbol()),
@@ -75,7 +92,16 @@ mod tests {
     fn a_rising_curve_rises() {
         console::set_colors_enabled_stderr(false);
         let points = [(0.0, 10.0), (640.0, 35.0), (1280.0, 60.0)];
-        let text = chart(&[Line { name: "seed", points: &points }], 1280.0, "episodes", 48, 10);
+        let text = chart(
+            &[Line {
+                name: "seed",
+                points: &points,
+            }],
+            1280.0,
+            "episodes",
+            48,
+            10,
+        );
         insta::assert_snapshot!(text);
     }
 }

@@ -37,12 +37,20 @@ impl Display {
             _ if std::io::stderr().is_terminal() => Mode::Terminal,
             _ => Mode::Plain,
         };
-        Self { mode, label: String::new(), bar: None }
+        Self {
+            mode,
+            label: String::new(),
+            bar: None,
+        }
     }
 
     /// Names what follows.
     pub(crate) fn label(&mut self, label: &str) {
-        self.label = if label.is_empty() { String::new() } else { format!("{label:<5} ") };
+        self.label = if label.is_empty() {
+            String::new()
+        } else {
+            format!("{label:<5} ")
+        };
     }
 
     /// Whether people read along on a terminal.
@@ -93,8 +101,17 @@ impl Observer for Display {
         }
         match event {
             Event::Note { text } => self.line(&format!("{}{text}", self.label)),
-            Event::Warning { text } => self.line(&format!("{}{} {text}", self.label, style("warning:").for_stderr().yellow().bold())),
-            Event::Progress { iteration, phase, done, total } => {
+            Event::Warning { text } => self.line(&format!(
+                "{}{} {text}",
+                self.label,
+                style("warning:").for_stderr().yellow().bold()
+            )),
+            Event::Progress {
+                iteration,
+                phase,
+                done,
+                total,
+            } => {
                 if self.mode == Mode::Terminal {
                     let prefix = match iteration {
                         0 => phase.name().to_owned(),
@@ -106,7 +123,11 @@ impl Observer for Display {
                     bar.set_position(*done as u64);
                 }
             }
-            Event::Iteration { iteration, total, metrics } => {
+            Event::Iteration {
+                iteration,
+                total,
+                metrics,
+            } => {
                 let value = |name: &str| metrics.get(name).unwrap_or(f64::NAN);
                 let mut text = format!(
                     "{}{iteration:>4}/{total}  success {:5.1} %  steps {:4.1}  entropy {:.3}",
@@ -125,7 +146,11 @@ impl Observer for Display {
                 text.push_str(&format!("  {:.1} s", value("timing/iteration_seconds")));
                 self.line(&text);
             }
-            Event::Evaluation { iteration, split, evaluation } => {
+            Event::Evaluation {
+                iteration,
+                split,
+                evaluation,
+            } => {
                 self.line(&format!(
                     "{}{iteration:>4}  {} {}: {}",
                     self.label,

@@ -19,7 +19,10 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 impl Failure {
     /// A failure with a code of its own.
     pub(crate) fn new(error: impl Into<Box<dyn Error>>, code: ExitCode) -> Self {
-        Self { error: error.into(), code }
+        Self {
+            error: error.into(),
+            code,
+        }
     }
 
     /// Wrong words on the command line.
@@ -34,8 +37,17 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = if self.code == ExitCode::Stopped { "stopped:" } else { "error:" };
-        write!(formatter, "{} {}", console::style(word).for_stderr().red().bold(), self.error)?;
+        let word = if self.code == ExitCode::Stopped {
+            "stopped:"
+        } else {
+            "error:"
+        };
+        write!(
+            formatter,
+            "{} {}",
+            console::style(word).for_stderr().red().bold(),
+            self.error
+        )?;
         let mut shown = self.error.to_string();
         let mut source = self.error.source();
         while let Some(cause) = source {
@@ -60,16 +72,20 @@ impl From<TrainError> for Failure {
             other if disk_is_full(other) => ExitCode::Resource,
             _ => ExitCode::Data,
         };
-        Self { error: Box::new(error), code }
+        Self {
+            error: Box::new(error),
+            code,
+        }
     }
 }
 
-/// Whether a full disk is at the bottom of an error.
+/// Whether a full disk, a quota or a limit of file sizes is at the bottom of an error.
 fn disk_is_full(error: &(dyn Error + 'static)) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(file) = error.downcast_ref::<std::io::Error>()
-            && file.kind() == std::io::ErrorKind::StorageFull
+            && matches!(file.kind(), StorageFull | QuotaExceeded | FileTooLarge)
         {
             return true;
         }
@@ -81,7 +97,10 @@ fn disk_is_full(error: &(dyn Error + 'static)) -> bool {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let code = code_of_run(&error);
-        Self { error: Box::new(error), code }
+        Self {
+            error: Box::new(error),
+            code,
+        }
     }
 }
 
@@ -117,6 +136,9 @@ data_failure!(
 
 impl From<seed_train::config::ConfigError> for Failure {
     fn from(error: seed_train::config::ConfigError) -> Self {
-        Self { error: Box::new(error), code: ExitCode::Usage }
+        Self {
+            error: Box::new(error),
+            code: ExitCode::Usage,
+        }
     }
 }

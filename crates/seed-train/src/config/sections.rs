@@ -8,8 +8,8 @@
 use std::path::PathBuf;
 
 use super::choices::{
-    Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit, Gate,
-    GapZero, LearningRateSchedule, MetricNames, Normalisation, Normaliser, OutcomeFilter, Placement, Precision,
+    Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit, GapZero,
+    Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser, OutcomeFilter, Placement, Precision,
     PromptStyle, PromptTruncation, StatisticUnit, Teacher, TokenSelection, WorldName,
 };
 use super::rule::Rule::{

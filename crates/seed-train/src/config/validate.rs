@@ -1,8 +1,8 @@
 //! Rules over several keys together: what cannot run, and what runs but hardly means what was written.
 
 use super::choices::{
-    Algorithm, Analyser, Context, Gate, LearningRateSchedule, Normalisation, OutcomeFilter,
-    Placement, Teacher, WorldName,
+    Algorithm, Analyser, Context, Gate, LearningRateSchedule, Normalisation, OutcomeFilter, Placement,
+    Teacher, WorldName,
 };
 use super::demonstrations::DemonstrateConfig;
 use super::fine_tuning::SftConfig;
@@ -32,7 +32,9 @@ pub(crate) fn check_demonstrations(config: &DemonstrateConfig, _: &Origins) -> F
         section.analyse_share,
     ];
     if shares.iter().sum::<f64>() <= 0.0 {
-        findings.errors.push("all shares of `[demonstrations]` are `0`: there is nothing to record".to_owned());
+        findings
+            .errors
+            .push("all shares of `[demonstrations]` are `0`: there is nothing to record".to_owned());
     }
     if section.noise_low > section.noise_high {
         findings.errors.push(format!(
@@ -42,7 +44,8 @@ pub(crate) fn check_demonstrations(config: &DemonstrateConfig, _: &Origins) -> F
     }
     if config.world.context == Context::Windowed {
         findings.warnings.push(
-            "`world.context = \"windowed\"`: every step of an episode becomes an example of its own".to_owned(),
+            "`world.context = \"windowed\"`: every step of an episode becomes an example of its own"
+                .to_owned(),
         );
     }
     findings
@@ -80,7 +83,10 @@ fn check_sampling(config: &TrainConfig, findings: &mut Findings) {
         ));
     }
     let algorithm = &config.algorithm;
-    for (key, value) in [("clip_low", algorithm.clip_low), ("clip_high", algorithm.clip_high)] {
+    for (key, value) in [
+        ("clip_low", algorithm.clip_low),
+        ("clip_high", algorithm.clip_high),
+    ] {
         if value == 0.0 {
             findings.errors.push(format!(
                 "`algorithm.{key}` is `0`: the policy loss would have no room to move; the paper has `0.2`"

@@ -63,7 +63,10 @@ impl TrainedSequence {
 
     /// What the decoder scores.
     pub fn tokens(&self) -> TokenSequence<'_> {
-        TokenSequence { tokens: &self.sequence.tokens, scored: &self.scored }
+        TokenSequence {
+            tokens: &self.sequence.tokens,
+            scored: &self.scored,
+        }
     }
 }
 
@@ -94,9 +97,16 @@ pub fn build(
     let computed = advantages(&rows, options)?;
     let mut sequences = Vec::new();
     for (index, (trajectory, &first)) in trajectories.iter().zip(&first_row).enumerate() {
-        let excluded = computed.excluded.iter().any(|excluded| excluded.trajectory == index as u64);
+        let excluded = computed
+            .excluded
+            .iter()
+            .any(|excluded| excluded.trajectory == index as u64);
         let trains = trajectory.outcome.trains() && !excluded;
-        let outcome = if trajectory.success() { OutcomeLabel::Success } else { OutcomeLabel::Failure };
+        let outcome = if trajectory.success() {
+            OutcomeLabel::Success
+        } else {
+            OutcomeLabel::Failure
+        };
         for sequence in trajectory.sequences() {
             let mut trained = TrainedSequence {
                 trajectory: index,
@@ -106,7 +116,9 @@ pub fn build(
             };
             for segment in &sequence.segments {
                 // Segments are built from `trajectory.steps`, and rows were pushed for each of them.
-                let Some(step) = trajectory.steps.get(segment.step) else { continue };
+                let Some(step) = trajectory.steps.get(segment.step) else {
+                    continue;
+                };
                 let row = first + segment.step;
                 let advantage = computed.values.get(row).copied().unwrap_or_default();
                 trained.tied |= computed.tied.get(row).copied().unwrap_or_default();
@@ -133,12 +145,26 @@ pub fn build(
 ///
 /// # Errors
 /// When a sequence does not fit the model or a score is not finite.
-pub fn score(decoder: &Decoder, sequences: &[&Sequence], temperature: f32) -> Result<Vec<Vec<f32>>, TrainError> {
-    let positions: Vec<Vec<u32>> = sequences.iter().map(|sequence| sequence.scored_positions()).collect();
+pub fn score(
+    decoder: &Decoder,
+    sequences: &[&Sequence],
+    temperature: f32,
+) -> Result<Vec<Vec<f32>>, TrainError> {
+    let positions: Vec<Vec<u32>> = sequences
+        .iter()
+        .map(|sequence| sequence.scored_positions())
+        .collect();
     let inputs: Vec<TokenSequence<'_>> = sequences
         .iter()
         .zip(&positions)
-        .map(|(sequence, scored)| TokenSequence { tokens: &sequence.tokens, scored })
+        .map(|(sequence, scored)| TokenSequence {
+            tokens: &sequence.tokens,
+            scored,
+        })
         .collect();
-    Ok(decoder.score(&inputs, temperature)?.into_iter().map(|scores| scores.log_probs).collect())
+    Ok(decoder
+        .score(&inputs, temperature)?
+        .into_iter()
+        .map(|scores| scores.log_probs)
+        .collect())
 }

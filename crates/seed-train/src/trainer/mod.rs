@@ -10,6 +10,8 @@ pub mod batch;
 mod names;
 pub mod options;
 mod rollout_metrics;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use std::sync::Arc;
@@ -74,9 +76,13 @@ impl Trainer {
     /// # Errors
     /// When the world has too few tasks, the environments cannot be set up, or the options do not fit together.
     pub fn new(config: TrainConfig, world: Arc<dyn World>, mut policy: Policy) -> Result<Self, TrainError> {
-        policy.decoder = policy.decoder.with_pack_tokens(config.algorithm.micro_batch_tokens);
+        policy.decoder = policy
+            .decoder
+            .with_pack_tokens(config.algorithm.micro_batch_tokens);
         let pool = EnvironmentPool::new(world.clone(), options::pool_options(&config))?;
-        let tasks = panel(&*world, Split::Train, config.world.train_tasks, config.run.seed)?.tasks().to_vec();
+        let tasks = panel(&*world, Split::Train, config.world.train_tasks, config.run.seed)?
+            .tasks()
+            .to_vec();
         let schedule = TrainingSchedule::new(tasks, config.rollout.tasks_per_iteration, config.run.seed)?;
         let algorithm = options::algorithm_options(&config).build()?;
         let separate_teacher = config.algorithm.name == config::Algorithm::Seed
@@ -123,18 +129,29 @@ impl Trainer {
         let mut metrics = Metrics::new();
         let mut clock = PhaseClock::new();
 
-        let trajectories = clock.measure("timing/rollout_seconds", || self.roll_out(iteration, &mut metrics, observer))?;
+        let trajectories = clock.measure("timing/rollout_seconds", || {
+            self.roll_out(iteration, &mut metrics, observer)
+        })?;
         let (mut sequences, advantages) =
             batch::build(&trajectories, &options::advantage_options(&self.config.advantage))?;
         rollout_metrics::record_advantages(&sequences, &advantages, &mut metrics);
 
         let analyses = if self.analyses(iteration) {
-            clock.measure("timing/analysis_seconds", || self.analyse(iteration, &trajectories, &mut metrics, observer))?
+            clock.measure("timing/analysis_seconds", || {
+                self.analyse(iteration, &trajectories, &mut metrics, observer)
+            })?
         } else {
             Vec::new()
         };
         clock.measure("timing/rescore_seconds", || {
-            self.score(iteration, &trajectories, &analyses, &mut sequences, &mut metrics, observer)
+            self.score(
+                iteration,
+                &trajectories,
+                &analyses,
+                &mut sequences,
+                &mut metrics,
+                observer,
+            )
         })?;
         let temperature = self.config.rollout.temperature as f32;
         clock.measure("timing/update_seconds", || {
@@ -155,7 +172,12 @@ impl Trainer {
                 },
                 &mut metrics,
                 &mut |done, total| {
-                    observer.event(&Event::Progress { iteration, phase: Phase::Update, done, total });
+                    observer.event(&Event::Progress {
+                        iteration,
+                        phase: Phase::Update,
+                        done,
+                        total,
+                    });
                 },
             )
         })?;
@@ -166,16 +188,27 @@ impl Trainer {
         }
         self.iteration = iteration;
         self.episodes += trajectories.len() as u64;
-        self.sampled_tokens += trajectories.iter().map(|trajectory| trajectory.response_tokens() as u64).sum::<u64>();
+        self.sampled_tokens += trajectories
+            .iter()
+            .map(|trajectory| trajectory.response_tokens() as u64)
+            .sum::<u64>();
         metrics.set("episode/total", self.episodes as f64);
         metrics.set("response/tokens_total", self.sampled_tokens as f64);
         clock.take_into(&mut metrics);
-        Ok(IterationOutput { metrics, trajectories, analyses })
+        Ok(IterationOutput {
+            metrics,
+            trajectories,
+            analyses,
+        })
     }
 
     fn analyses(&self, iteration: u64) -> bool {
         self.config.algorithm.name == config::Algorithm::Seed
-            && self.config.seed.stop_after.is_none_or(|stop| iteration <= stop as u64)
+            && self
+                .config
+                .seed
+                .stop_after
+                .is_none_or(|stop| iteration <= stop as u64)
     }
 
     /// The policy plays this iteration's groups.
@@ -185,7 +218,10 @@ impl Trainer {
         metrics: &mut Metrics,
         observer: &mut dyn Observer,
     ) -> Result<Vec<Trajectory>, TrainError> {
-        let key = self.key.with("iteration", iteration).with_text("purpose", "rollout");
+        let key = self
+            .key
+            .with("iteration", iteration)
+            .with_text("purpose", "rollout");
         let samples = self.config.rollout.samples_per_task as u32;
         let mut requests = Vec::new();
         for (group, task) in self.schedule.tasks(iteration - 1).into_iter().enumerate() {
@@ -202,7 +238,10 @@ impl Trainer {
                 });
             }
         }
-        let mut engine = Engine::new(&self.policy.decoder, options::engine_options(&self.config.rollout));
+        let mut engine = Engine::new(
+            &self.policy.decoder,
+            options::engine_options(&self.config.rollout),
+        );
         let report = rollout(
             &mut engine,
             &self.policy.conversation,
@@ -228,7 +267,10 @@ impl Trainer {
             config::Analyser::Teacher => self.teacher.as_ref().unwrap_or(&self.policy.decoder),
             config::Analyser::Policy | config::Analyser::Endpoint => &self.policy.decoder,
         };
-        let key = self.key.with("iteration", iteration).with_text("purpose", "analysis");
+        let key = self
+            .key
+            .with("iteration", iteration)
+            .with_text("purpose", "analysis");
         let analyses = self.hindsight.analyse(
             &self.config,
             decoder,
@@ -238,7 +280,12 @@ impl Trainer {
             iteration,
             key,
             &mut |done, total| {
-                observer.event(&Event::Progress { iteration, phase: Phase::Analysis, done, total });
+                observer.event(&Event::Progress {
+                    iteration,
+                    phase: Phase::Analysis,
+                    done,
+                    total,
+                });
             },
         )?;
         self.hindsight.record(&analyses, metrics);
@@ -257,7 +304,12 @@ impl Trainer {
     ) -> Result<(), TrainError> {
         let temperature = self.config.rollout.temperature as f32;
         let passes = usize::from(self.reference.is_some()) + usize::from(!analyses.is_empty());
-        observer.event(&Event::Progress { iteration, phase: Phase::Scoring, done: 0, total: passes });
+        observer.event(&Event::Progress {
+            iteration,
+            phase: Phase::Scoring,
+            done: 0,
+            total: passes,
+        });
         if let Some(reference) = &self.reference {
             let plain: Vec<&Sequence> = sequences.iter().map(|trained| &trained.sequence).collect();
             let scores = batch::score(reference, &plain, temperature)?;
@@ -276,16 +328,20 @@ impl Trainer {
                 rewritten.push(Vec::new());
                 continue;
             };
-            rewritten.push(trajectory.rewritten_sequences(&self.policy.conversation, &cut, |prompt| {
-                self.hindsight.place(prompt, skill)
-            }));
+            rewritten.push(
+                trajectory.rewritten_sequences(&self.policy.conversation, &cut, |prompt| {
+                    self.hindsight.place(prompt, skill)
+                }),
+            );
         }
         // A rewritten sequence belongs to the plain one whose first response is the same step.
         let mut pairs = Vec::new();
         for (index, trained) in sequences.iter().enumerate() {
             let first = trained.sequence.segments.first().map(|segment| segment.step);
             let matching = rewritten.get(trained.trajectory).and_then(|candidates| {
-                candidates.iter().find(|candidate| candidate.segments.first().map(|segment| segment.step) == first)
+                candidates
+                    .iter()
+                    .find(|candidate| candidate.segments.first().map(|segment| segment.step) == first)
             });
             if let Some(matching) = matching {
                 pairs.push((index, matching));
@@ -293,23 +349,33 @@ impl Trainer {
         }
         let contexts: Vec<&Sequence> = pairs.iter().map(|(_, sequence)| *sequence).collect();
         let skill_scores = batch::score(teacher, &contexts, temperature)?;
-        let placebo_scores = if self.config.seed.gap_zero == config::GapZero::Teacher && self.teacher.is_some() {
-            let plain: Vec<&Sequence> =
-                pairs.iter().filter_map(|&(index, _)| sequences.get(index)).map(|trained| &trained.sequence).collect();
-            Some(batch::score(teacher, &plain, temperature)?)
-        } else {
-            None
-        };
+        let placebo_scores =
+            if self.config.seed.gap_zero == config::GapZero::Teacher && self.teacher.is_some() {
+                let plain: Vec<&Sequence> = pairs
+                    .iter()
+                    .filter_map(|&(index, _)| sequences.get(index))
+                    .map(|trained| &trained.sequence)
+                    .collect();
+                Some(batch::score(teacher, &plain, temperature)?)
+            } else {
+                None
+            };
         let (mut longest, mut total) = (0, 0);
         let mut truncated = 0;
         let updates: Vec<(usize, bool, usize)> = pairs
             .iter()
             .map(|(index, sequence)| {
-                (*index, sequence.segments.iter().any(|segment| segment.truncated > 0), sequence.tokens.len())
+                (
+                    *index,
+                    sequence.segments.iter().any(|segment| segment.truncated > 0),
+                    sequence.tokens.len(),
+                )
             })
             .collect();
         for (position, ((index, cut, length), scores)) in updates.into_iter().zip(skill_scores).enumerate() {
-            let Some(trained) = sequences.get_mut(index) else { continue };
+            let Some(trained) = sequences.get_mut(index) else {
+                continue;
+            };
             longest = longest.max(length);
             total += length;
             truncated += usize::from(cut);
@@ -322,7 +388,10 @@ impl Trainer {
             };
             trained.skill = Some(scores);
         }
-        metrics.set("seed/prompt_tokens_mean", total as f64 / contexts.len().max(1) as f64);
+        metrics.set(
+            "seed/prompt_tokens_mean",
+            total as f64 / contexts.len().max(1) as f64,
+        );
         metrics.set("seed/prompt_tokens_maximum", longest as f64);
         metrics.set("seed/prompts_truncated", truncated as f64);
         Ok(())
@@ -339,7 +408,10 @@ impl Trainer {
     ) -> Result<(Evaluation, Vec<Trajectory>), TrainError> {
         let section = &self.config.evaluation;
         let panel = panel(&*self.world, split.into(), section.tasks, section.seed)?;
-        let mut engine = Engine::new(&self.policy.decoder, options::engine_options(&self.config.rollout));
+        let mut engine = Engine::new(
+            &self.policy.decoder,
+            options::engine_options(&self.config.rollout),
+        );
         evaluate(
             &mut engine,
             &self.policy.conversation,
@@ -371,6 +443,11 @@ pub fn panel(world: &dyn World, split: Split, count: Option<usize>, seed: u64) -
 /// Turns rollout progress into events.
 fn progress(observer: &mut dyn Observer, iteration: u64, phase: Phase) -> impl FnMut(Progress) {
     move |progress| {
-        observer.event(&Event::Progress { iteration, phase, done: progress.finished, total: progress.total });
+        observer.event(&Event::Progress {
+            iteration,
+            phase,
+            done: progress.finished,
+            total: progress.total,
+        });
     }
 }

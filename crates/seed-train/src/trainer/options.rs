@@ -5,8 +5,9 @@ use std::sync::Arc;
 use seed_env::{ContextKind, ErrorBudget, PoolOptions, Split};
 use seed_model::{AdamWOptions, Decay, EngineOptions, Sampling, Schedule};
 use seed_rl::{
-    AdvantageOptions, Aggregation, AlgorithmOptions, CoefficientSchedule, DenominatorScope, GateMode, Normaliser,
-    OutcomeFilter, PenaltyPlacement, Placement, PolicyOptions, SeedOptions, StatisticUnit, TokenSelection,
+    AdvantageOptions, Aggregation, AlgorithmOptions, CoefficientSchedule, DenominatorScope, GateMode,
+    Normaliser, OutcomeFilter, PenaltyPlacement, Placement, PolicyOptions, SeedOptions, StatisticUnit,
+    TokenSelection,
 };
 use seed_rollout::{RolloutOptions, SequenceOptions, TokenBudget, Truncation};
 
@@ -69,9 +70,9 @@ pub fn policy_options(config: &config::TrainConfig) -> PolicyOptions {
             config::Aggregation::TokenMean => Aggregation::TokenMean,
             config::Aggregation::RowMeanTokenSum => Aggregation::SeqMeanTokenSum,
             config::Aggregation::RowMeanTokenMean => Aggregation::SeqMeanTokenMean,
-            config::Aggregation::RowMeanTokenSumFixed => {
-                Aggregation::SeqMeanTokenSumNorm { width: config.rollout.max_response_tokens as u32 }
-            }
+            config::Aggregation::RowMeanTokenSumFixed => Aggregation::SeqMeanTokenSumNorm {
+                width: config.rollout.max_response_tokens as u32,
+            },
         },
         denominator_scope: DenominatorScope::MiniBatch,
     }
@@ -181,7 +182,10 @@ fn truncation(choice: config::PromptTruncation) -> Truncation {
 
 /// How many sequences are generated at once.
 pub fn engine_options(section: &config::RolloutSection) -> EngineOptions {
-    EngineOptions { max_active: section.max_active_sequences, prefill_chunk: section.prefill_tokens }
+    EngineOptions {
+        max_active: section.max_active_sequences,
+        prefill_chunk: section.prefill_tokens,
+    }
 }
 
 /// How environments are stepped.
@@ -189,7 +193,10 @@ pub fn pool_options(config: &config::TrainConfig) -> PoolOptions {
     PoolOptions {
         threads: rayon::current_num_threads(),
         step_deadline: std::time::Duration::from_secs_f64(config.world.step_timeout_seconds),
-        error_budget: ErrorBudget { share: config.rollout.max_error_share, ..ErrorBudget::default() },
+        error_budget: ErrorBudget {
+            share: config.rollout.max_error_share,
+            ..ErrorBudget::default()
+        },
         ..PoolOptions::default()
     }
 }

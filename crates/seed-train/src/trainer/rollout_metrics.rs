@@ -22,7 +22,12 @@ struct Spread {
 
 impl Spread {
     fn of(values: impl Iterator<Item = f64>) -> Self {
-        let empty = Self { sum: 0.0, least: f64::INFINITY, greatest: f64::NEG_INFINITY, count: 0 };
+        let empty = Self {
+            sum: 0.0,
+            least: f64::INFINITY,
+            greatest: f64::NEG_INFINITY,
+            count: 0,
+        };
         values.fold(empty, |spread, value| Self {
             sum: spread.sum + value,
             least: spread.least.min(value),
@@ -47,15 +52,25 @@ impl Spread {
 
 /// Records what happened in an iteration's episodes.
 pub(super) fn record_episodes(trajectories: &[Trajectory], metrics: &mut Metrics) {
-    let finished: Vec<&Trajectory> =
-        trajectories.iter().filter(|trajectory| trajectory.outcome.trains()).collect();
+    let finished: Vec<&Trajectory> = trajectories
+        .iter()
+        .filter(|trajectory| trajectory.outcome.trains())
+        .collect();
     let steps = || finished.iter().flat_map(|trajectory| &trajectory.steps);
     let step_share = |condition: &dyn Fn(&Step) -> bool| {
         steps().filter(|step| condition(step)).count() as f64 / steps().count().max(1) as f64
     };
-    let returns = Spread::of(finished.iter().map(|trajectory| f64::from(trajectory.episode_return())));
+    let returns = Spread::of(
+        finished
+            .iter()
+            .map(|trajectory| f64::from(trajectory.episode_return())),
+    );
     let mean = returns.mean();
-    let squares = Spread::of(finished.iter().map(|t| (f64::from(t.episode_return()) - mean).powi(2)));
+    let squares = Spread::of(
+        finished
+            .iter()
+            .map(|t| (f64::from(t.episode_return()) - mean).powi(2)),
+    );
     if returns.count > 0 {
         metrics.set("reward/mean", mean);
         metrics.set("reward/deviation", squares.mean().sqrt());
@@ -63,7 +78,10 @@ pub(super) fn record_episodes(trajectories: &[Trajectory], metrics: &mut Metrics
         metrics.set("reward/maximum", returns.greatest);
     }
     let success = |trajectories: &[&Trajectory]| {
-        trajectories.iter().filter(|trajectory| trajectory.success()).count() as f64
+        trajectories
+            .iter()
+            .filter(|trajectory| trajectory.success())
+            .count() as f64
             / trajectories.len().max(1) as f64
     };
     metrics.set("success/rate", success(&finished));
@@ -88,25 +106,44 @@ pub(super) fn record_episodes(trajectories: &[Trajectory], metrics: &mut Metrics
         *outcomes.entry(outcome_name(trajectory.outcome)).or_default() += 1;
     }
     for (outcome, count) in outcomes {
-        metrics.set(format!("episode/outcome/{outcome}"), count as f64 / trajectories.len() as f64);
+        metrics.set(
+            format!("episode/outcome/{outcome}"),
+            count as f64 / trajectories.len() as f64,
+        );
     }
-    Spread::of(finished.iter().map(|trajectory| trajectory.steps.len() as f64)).record("episode/steps", metrics);
+    Spread::of(finished.iter().map(|trajectory| trajectory.steps.len() as f64))
+        .record("episode/steps", metrics);
     Spread::of(steps().map(|step| step.response_ids.len() as f64)).record("response/tokens", metrics);
     metrics.set("action/valid_share", step_share(&|step| step.valid));
-    metrics.set("response/truncated_share", step_share(&|step| step.finish != FinishKind::Stop));
+    metrics.set(
+        "response/truncated_share",
+        step_share(&|step| step.finish != FinishKind::Stop),
+    );
     let prompts = Spread::of(steps().map(|step| step.prompt_ids.len() as f64));
     if prompts.count > 0 {
         metrics.set("prompt/tokens_mean", prompts.mean());
         metrics.set("prompt/tokens_maximum", prompts.greatest);
     }
-    metrics.set("prompt/truncated", steps().filter(|step| step.prompt_ids_truncated > 0).count() as f64);
+    metrics.set(
+        "prompt/truncated",
+        steps().filter(|step| step.prompt_ids_truncated > 0).count() as f64,
+    );
 }
 
 /// Records the advantages of the tokens that train.
-pub(super) fn record_advantages(sequences: &[TrainedSequence], advantages: &Advantages, metrics: &mut Metrics) {
+pub(super) fn record_advantages(
+    sequences: &[TrainedSequence],
+    advantages: &Advantages,
+    metrics: &mut Metrics,
+) {
     metrics.set("group/tied_share", advantages.frac_zero_std());
     let tokens = sequences.iter().flat_map(|sequence| {
-        sequence.advantages.iter().zip(&sequence.mask).filter(|(_, mask)| **mask).map(|(value, _)| f64::from(*value))
+        sequence
+            .advantages
+            .iter()
+            .zip(&sequence.mask)
+            .filter(|(_, mask)| **mask)
+            .map(|(value, _)| f64::from(*value))
     });
     let spread = Spread::of(tokens);
     if spread.count > 0 {

@@ -31,17 +31,34 @@ impl Scored {
         let trajectories = trainer.roll_out(1, &mut Metrics::new(), &mut Silent).unwrap();
         let advantage = options::advantage_options(&trainer.config.advantage);
         let (sequences, _) = batch::build(&trajectories, &advantage).unwrap();
-        Self { trainer, trajectories, sequences }
+        Self {
+            trainer,
+            trajectories,
+            sequences,
+        }
     }
 
     /// Scores with these skills, one per trajectory.
     fn score(&mut self, skill: impl Fn(usize) -> Option<String>) -> Metrics {
         let analyses: Vec<Analysis> = (0..self.trajectories.len())
-            .map(|index| Analysis { skill: skill(index), status: "parsed".to_owned(), ..Analysis::default() })
+            .map(|index| Analysis {
+                skill: skill(index),
+                status: "parsed".to_owned(),
+                ..Analysis::default()
+            })
             .collect();
         let mut metrics = Metrics::new();
         let sequences = &mut self.sequences;
-        self.trainer.score(1, &self.trajectories, &analyses, sequences, &mut metrics, &mut Silent).unwrap();
+        self.trainer
+            .score(
+                1,
+                &self.trajectories,
+                &analyses,
+                sequences,
+                &mut metrics,
+                &mut Silent,
+            )
+            .unwrap();
         metrics
     }
 
@@ -80,20 +97,43 @@ fn a_skill_that_says_nothing_opens_no_gap() {
     for overrides in [
         &["world.context=transcript"][..],
         &["world.context=windowed"],
-        &["world.context=windowed", "rollout.max_prompt_tokens=30", "seed.extra_prompt_tokens=0"],
-        &["world.context=transcript", "rollout.temperature=0.7", "seed.gap_zero=teacher"],
-        &["world.context=transcript", "seed.teacher=ema", "seed.gap_zero=teacher"],
+        &[
+            "world.context=windowed",
+            "rollout.max_prompt_tokens=30",
+            "seed.extra_prompt_tokens=0",
+        ],
+        &[
+            "world.context=transcript",
+            "rollout.temperature=0.7",
+            "seed.gap_zero=teacher",
+        ],
+        &[
+            "world.context=transcript",
+            "seed.teacher=ema",
+            "seed.gap_zero=teacher",
+        ],
         &["world.context=windowed", "seed.teacher=frozen"],
     ] {
         let mut scored = Scored::new(&model, overrides);
         let mut metrics = scored.score(|_| Some(String::new()));
         assert!(!scored.sequences.is_empty());
         for trained in &scored.sequences {
-            assert_eq!(bits(trained.skill.as_ref().unwrap()), bits(&trained.old), "{overrides:?}");
+            assert_eq!(
+                bits(trained.skill.as_ref().unwrap()),
+                bits(&trained.old),
+                "{overrides:?}"
+            );
         }
         scored.update(&mut metrics);
         let value = |name: &str| metrics.get(name).unwrap();
-        assert_eq!((value("seed/gap_mean"), value("seed/gap_deviation"), value("seed/gap_mean_last")), (0.0, 0.0, 0.0));
+        assert_eq!(
+            (
+                value("seed/gap_mean"),
+                value("seed/gap_deviation"),
+                value("seed/gap_mean_last")
+            ),
+            (0.0, 0.0, 0.0)
+        );
         assert_eq!((value("seed/gate_mean"), value("seed/opd_loss")), (0.5, 0.0));
         assert_eq!((value("seed/row_share"), value("seed/token_share")), (1.0, 1.0));
     }
@@ -128,7 +168,10 @@ fn without_a_gap_the_distillation_is_half_of_imitation() {
         .unwrap();
     let expected = 0.8 * 0.5 * gradients.global_norm();
     let found = metrics.get("policy/gradient_norm").unwrap();
-    assert!(expected > 1e-3 && (found / expected - 1.0).abs() < 1e-5, "{found} against {expected}");
+    assert!(
+        expected > 1e-3 && (found / expected - 1.0).abs() < 1e-5,
+        "{found} against {expected}"
+    );
 }
 
 #[test]
@@ -145,23 +188,45 @@ fn a_missing_skill_changes_the_rows_of_its_trajectory_alone() {
         let (mut with, mut without) = (0, 0);
         for (index, (found, expected)) in scored.sequences.iter().zip(&all).enumerate() {
             assert_eq!(found.tokens().tokens, plain[index].tokens().tokens);
-            assert_eq!((&found.advantages, &found.mask, &found.old), (&plain[index].advantages, &plain[index].mask, &plain[index].old));
+            assert_eq!(
+                (&found.advantages, &found.mask, &found.old),
+                (&plain[index].advantages, &plain[index].mask, &plain[index].old)
+            );
             assert_eq!(found.reference, expected.reference);
             if found.trajectory == missing {
                 assert!(found.skill.is_none() && found.placebo.is_none() && !found.skill_truncated);
                 without += 1;
             } else {
-                assert_eq!(bits(found.skill.as_ref().unwrap()), bits(expected.skill.as_ref().unwrap()));
-                assert_ne!(bits(found.skill.as_ref().unwrap()), bits(&found.old), "the skill is read");
+                assert_eq!(
+                    bits(found.skill.as_ref().unwrap()),
+                    bits(expected.skill.as_ref().unwrap())
+                );
+                assert_ne!(
+                    bits(found.skill.as_ref().unwrap()),
+                    bits(&found.old),
+                    "the skill is read"
+                );
                 with += 1;
             }
         }
-        let rows = |trajectory: &Trajectory| if context.ends_with("transcript") { 1 } else { trajectory.steps.len() };
+        let rows = |trajectory: &Trajectory| {
+            if context.ends_with("transcript") {
+                1
+            } else {
+                trajectory.steps.len()
+            }
+        };
         assert_eq!(without, rows(&scored.trajectories[missing]));
-        assert_eq!(with + without, scored.trajectories.iter().map(rows).sum::<usize>());
+        assert_eq!(
+            with + without,
+            scored.trajectories.iter().map(rows).sum::<usize>()
+        );
         let mut metrics = Metrics::new();
         scored.update(&mut metrics);
-        assert_eq!(metrics.get("seed/row_share"), Some(f64::from(with as u32) / f64::from((with + without) as u32)));
+        assert_eq!(
+            metrics.get("seed/row_share"),
+            Some(f64::from(with as u32) / f64::from((with + without) as u32))
+        );
     }
 }
 
@@ -170,12 +235,22 @@ fn rows_whose_skill_prompt_was_cut_are_counted_and_masked_on_request() {
     let model = TinyModel::new();
     for (mask, share) in [("false", 1.0), ("true", 0.0)] {
         let mask = format!("seed.mask_truncated_prompts={mask}");
-        let overrides = ["world.context=windowed", "rollout.max_prompt_tokens=90", "seed.extra_prompt_tokens=0", &mask];
+        let overrides = [
+            "world.context=windowed",
+            "rollout.max_prompt_tokens=90",
+            "seed.extra_prompt_tokens=0",
+            &mask,
+        ];
         let mut scored = Scored::new(&model, &overrides);
         let rows = scored.sequences.len() as f64;
         let mut metrics = scored.score(|_| Some("Look behind every shelf and below every desk. ".repeat(12)));
         scored.update(&mut metrics);
-        assert!(scored.sequences.iter().all(|trained| trained.skill_truncated && trained.skill.is_some()));
+        assert!(
+            scored
+                .sequences
+                .iter()
+                .all(|trained| trained.skill_truncated && trained.skill.is_some())
+        );
         assert_eq!(metrics.get("seed/prompts_truncated"), Some(rows), "{mask}");
         assert_eq!(metrics.get("seed/row_share"), Some(share), "{mask}");
     }
@@ -184,11 +259,26 @@ fn rows_whose_skill_prompt_was_cut_are_counted_and_masked_on_request() {
 #[test]
 fn a_skill_that_does_not_fit_the_context_leaves_its_trajectory_to_grpo() {
     let model = TinyModel::new();
-    // As long as the configuration allows, and as long as the model allows.
-    for overrides in [&[][..], &["model.context_length=1000", "seed.extra_prompt_tokens=200"]] {
+    // Longer than the configuration allows, and longer than the model allows.
+    for overrides in [
+        &[][..],
+        &["model.context_length=1000", "seed.extra_prompt_tokens=900"],
+    ] {
         let mut scored = Scored::new(&model, overrides);
-        let long = "Look behind every shelf and below every desk. ".repeat(80);
-        let mut metrics = scored.score(|index| (index > 0).then(|| if index == 1 { long.clone() } else { "Look.".to_owned() }));
+        let conversation = &scored.trainer.policy.conversation;
+        let long = (1..)
+            .map(|count| "Look behind every shelf and below every desk. ".repeat(count))
+            .find(|text| conversation.opening(text).len() > 1050)
+            .unwrap();
+        let mut metrics = scored.score(|index| {
+            (index > 0).then(|| {
+                if index == 1 {
+                    long.clone()
+                } else {
+                    "Look.".to_owned()
+                }
+            })
+        });
         scored.update(&mut metrics);
         for trained in &scored.sequences {
             assert_eq!(trained.skill.is_some(), trained.trajectory > 1, "{overrides:?}");

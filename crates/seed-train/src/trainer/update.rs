@@ -57,15 +57,21 @@ pub(super) fn update(
             }
             gradients.clear();
             // `indices` come from `order`, which counts `sequences`.
-            let tokens: Vec<TokenSequence<'_>> =
-                indices.iter().filter_map(|&index| sequences.get(index)).map(TrainedSequence::tokens).collect();
+            let tokens: Vec<TokenSequence<'_>> = indices
+                .iter()
+                .filter_map(|&index| sequences.get(index))
+                .map(TrainedSequence::tokens)
+                .collect();
             decoder.accumulate_gradient(
                 &tokens,
                 options.temperature,
                 gradients,
                 &mut |position, scores| {
                     let result = objective.evaluate(position, &scores.log_probs, &scores.entropies);
-                    ScoreGradients { log_probs: result.log_probs, entropies: result.entropies }
+                    ScoreGradients {
+                        log_probs: result.log_probs,
+                        entropies: result.entropies,
+                    }
                 },
                 options.recompute,
             )?;
@@ -81,12 +87,24 @@ pub(super) fn update(
     }
     names::record(&total.named(), metrics);
     let clipped = ["policy/clip_fraction_high", "policy/clip_fraction_low"];
-    metrics.set("policy/clip_fraction", clipped.iter().filter_map(|name| metrics.get(name)).sum());
+    metrics.set(
+        "policy/clip_fraction",
+        clipped.iter().filter_map(|name| metrics.get(name)).sum(),
+    );
     metrics.set("policy/gradient_norm", norms / applied.max(1) as f64);
     metrics.set("policy/learning_rate", options.learning_rate);
     metrics.set("policy/updates", applied as f64);
-    metrics.set("policy/skipped_updates", (skipped_empty + skipped_non_finite) as f64);
-    metrics.set("policy/rows", sequences.iter().filter(|sequence| sequence.mask.contains(&true)).count() as f64);
+    metrics.set(
+        "policy/skipped_updates",
+        (skipped_empty + skipped_non_finite) as f64,
+    );
+    metrics.set(
+        "policy/rows",
+        sequences
+            .iter()
+            .filter(|sequence| sequence.mask.contains(&true))
+            .count() as f64,
+    );
     Ok(())
 }
 

@@ -9,12 +9,19 @@ use crate::display::output_line;
 use crate::failure::Outcome;
 
 pub(crate) fn run(command: &Compare, output: Output) -> Outcome {
-    let runs = command.runs.iter().map(|path| RunResult::read(path)).collect::<Result<Vec<_>, _>>()?;
+    let runs = command
+        .runs
+        .iter()
+        .map(|path| RunResult::read(path))
+        .collect::<Result<Vec<_>, _>>()?;
     let comparison = compare(&runs);
     // The first panel that any run was evaluated on, in the order people care about.
     let split = [Split::Seen, Split::Unseen, Split::Development, Split::Train]
         .into_iter()
-        .find(|split| runs.iter().any(|run| run.evaluations.iter().any(|record| record.split == *split)));
+        .find(|split| {
+            runs.iter()
+                .any(|run| run.evaluations.iter().any(|record| record.split == *split))
+        });
     if let Some(split) = split {
         draw(&runs, split, &command.picture)?;
     }

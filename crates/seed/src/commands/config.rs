@@ -9,7 +9,12 @@ use crate::failure::Outcome;
 
 pub(crate) fn run(command: &Config, output: Output) -> Outcome {
     match command {
-        Config::Explain { key, config, sft, set } => {
+        Config::Explain {
+            key,
+            config,
+            sft,
+            set,
+        } => {
             if *sft {
                 explain::<SftConfig>(key.as_deref(), config.as_deref(), set, output)
             } else {
@@ -17,7 +22,11 @@ pub(crate) fn run(command: &Config, output: Output) -> Outcome {
             }
         }
         Config::Reference { sft } => {
-            let text = if *sft { reference_markdown::<SftConfig>() } else { reference_markdown::<TrainConfig>() };
+            let text = if *sft {
+                reference_markdown::<SftConfig>()
+            } else {
+                reference_markdown::<TrainConfig>()
+            };
             output_line(text.trim_end());
             Ok(ExitCode::Success)
         }

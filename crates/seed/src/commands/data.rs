@@ -23,7 +23,11 @@ pub(crate) fn demonstrate(command: &arguments::Demonstrate, output: Output) -> O
     let written = demonstrate::demonstrate(&config, &*open.world, &*open.games, &hindsight, &mut display);
     display.clear();
     let (written, out) = (written?, &config.demonstrations.out);
-    result(output, &json!({ "examples": written, "out": out }), &format!("{written} examples in {}", out.display()));
+    result(
+        output,
+        &json!({ "examples": written, "out": out }),
+        &format!("{written} examples in {}", out.display()),
+    );
     Ok(ExitCode::Success)
 }
 
@@ -32,8 +36,14 @@ pub(crate) fn collect(command: &arguments::Collect, output: Output) -> Outcome {
     let config: TrainConfig = load(&command.config, &display)?;
     set_threads(config.run.threads)?;
     let world = open_world(&config.world)?.world;
-    let collected =
-        collect::collect(&config, world, split(&command.split)?, command.tasks, &command.out, &mut display);
+    let collected = collect::collect(
+        &config,
+        &world,
+        split(&command.split)?,
+        command.tasks,
+        &command.out,
+        &mut display,
+    );
     display.clear();
     let evaluation = collected?;
     result(
@@ -59,7 +69,14 @@ pub(crate) fn annotate(command: &arguments::Annotate, output: Output) -> Outcome
         arguments::Annotator::Policy => Annotator::Policy,
         arguments::Annotator::Rules => Annotator::Rules,
     };
-    let annotated = annotate::annotate(&config, &*world, &command.trajectories, &command.out, annotator, &mut display);
+    let annotated = annotate::annotate(
+        &config,
+        &*world,
+        &command.trajectories,
+        &command.out,
+        annotator,
+        &mut display,
+    );
     display.clear();
     let report = annotated?;
     result(

@@ -41,10 +41,17 @@ impl Observer for Watch<'_> {
         if let Event::Iteration { metrics, .. } = event
             && let Some(curve) = self.curves.last_mut()
         {
-            curve.rates.push(metrics.get("success/rate").unwrap_or(0.0) * 100.0);
-            let recent = curve.rates.get(curve.rates.len().saturating_sub(WINDOW)..).unwrap_or(&[]);
+            curve
+                .rates
+                .push(metrics.get("success/rate").unwrap_or(0.0) * 100.0);
+            let recent = curve
+                .rates
+                .get(curve.rates.len().saturating_sub(WINDOW)..)
+                .unwrap_or(&[]);
             let mean = recent.iter().sum::<f64>() / recent.len().max(1) as f64;
-            curve.points.push((metrics.get("episode/total").unwrap_or(0.0), mean));
+            curve
+                .points
+                .push((metrics.get("episode/total").unwrap_or(0.0), mean));
             // Not more often than people can look.
             if self.drawn.elapsed() > Duration::from_secs(5) {
                 self.drawn = Instant::now();
@@ -59,10 +66,22 @@ impl Watch<'_> {
         if !self.display.is_terminal() {
             return;
         }
-        let lines: Vec<Line<'_>> =
-            self.curves.iter().map(|curve| Line { name: &curve.name, points: &curve.points }).collect();
+        let lines: Vec<Line<'_>> = self
+            .curves
+            .iter()
+            .map(|curve| Line {
+                name: &curve.name,
+                points: &curve.points,
+            })
+            .collect();
         let width = Term::stderr().size().1.clamp(40, 90);
-        self.display.line(&chart(&lines, self.total_episodes, "training episodes (success, running mean)", width, 14));
+        self.display.line(&chart(
+            &lines,
+            self.total_episodes,
+            "training episodes (success, running mean)",
+            width,
+            14,
+        ));
     }
 }
 
@@ -83,7 +102,11 @@ pub(crate) fn run(command: &Demo, output: Output) -> Outcome {
             set_threads(arm.config.run.threads)?;
         }
         display.label(&arm.name);
-        curves.push(Curve { name: arm.name.clone(), rates: Vec::new(), points: Vec::new() });
+        curves.push(Curve {
+            name: arm.name.clone(),
+            rates: Vec::new(),
+            points: Vec::new(),
+        });
         let world = open_world(&arm.config.world)?.world;
         let mut watch = Watch {
             display: &mut display,

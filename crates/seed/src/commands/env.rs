@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use seed_alfworld::expert::{NoisyExpert, OptimalExpert, Player, RandomPlayer, SearchingExpert, play as play_game};
+use seed_alfworld::expert::{
+    NoisyExpert, OptimalExpert, Player, RandomPlayer, SearchingExpert, play as play_game,
+};
 use seed_alfworld::household::{EngineTemplate, HouseholdGenerator, HouseholdSize};
 use seed_alfworld::{
-    Game, Library, LibraryOptions, SPLITS, VerifyReport, Workload, time_resets, time_steps, verify_transcripts,
-    verify_walkthroughs,
+    Game, Library, LibraryOptions, SPLITS, VerifyReport, Workload, time_resets, time_steps,
+    verify_transcripts, verify_walkthroughs,
 };
 use seed_env::{Split, Task};
 use seed_random::RandomKey;
@@ -40,7 +42,10 @@ pub(crate) fn run(command: &Env, output: Output) -> Outcome {
 
 /// Opens a world by its name, with the rules of configurations.
 fn open(world: &str, data: Option<&Path>) -> Result<OpenWorld, Failure> {
-    let mut set = vec![format!("world.name=\"{world}\""), "world.prompts=\"full\"".to_owned()];
+    let mut set = vec![
+        format!("world.name=\"{world}\""),
+        "world.prompts=\"full\"".to_owned(),
+    ];
     set.extend(data.map(|path| format!("world.data={:?}", path.display().to_string())));
     let section: WorldSection = Loaded::<TrainConfig>::from_defaults(&set)?.config.world;
     Ok(open_world(&section)?)
@@ -48,7 +53,11 @@ fn open(world: &str, data: Option<&Path>) -> Result<OpenWorld, Failure> {
 
 fn tasks_of<'a>(open: &'a OpenWorld, split: Split) -> Result<&'a [Task], Failure> {
     match open.world.tasks(split) {
-        [] => Err(Failure::usage(format!("the world `{}` has no tasks in `{}`", open.world.name(), split.name()))),
+        [] => Err(Failure::usage(format!(
+            "the world `{}` has no tasks in `{}`",
+            open.world.name(),
+            split.name()
+        ))),
         tasks => Ok(tasks),
     }
 }
@@ -70,9 +79,14 @@ fn play(command: &Play) -> Outcome {
             .flat_map(|split| open.world.tasks(split))
             .find(|task| task.id.as_str() == id)
             .ok_or_else(|| {
-                Failure::usage(format!("no task `{id}`; `seed env tasks {}` lists them", command.world))
+                Failure::usage(format!(
+                    "no task `{id}`; `seed env tasks {}` lists them",
+                    command.world
+                ))
             })?,
-        None => tasks_of(&open, split)?.first().ok_or_else(|| Failure::usage("no tasks"))?,
+        None => tasks_of(&open, split)?
+            .first()
+            .ok_or_else(|| Failure::usage("no tasks"))?,
     };
     let game = open.games.game(&task.id)?;
     output_line(&format!("{} ({})\n", task.id, task.family));
@@ -102,8 +116,16 @@ fn watch(game: &Game, player: ScriptedPlayer, max_steps: usize) -> Outcome {
     }
     output_line(&episode.last_observation);
     let steps = episode.steps.len();
-    output_line(&if episode.won { format!("\nwon in {steps} steps") } else { format!("\nnot won in {steps} steps") });
-    Ok(if episode.won { ExitCode::Success } else { ExitCode::CheckFailed })
+    output_line(&if episode.won {
+        format!("\nwon in {steps} steps")
+    } else {
+        format!("\nnot won in {steps} steps")
+    });
+    Ok(if episode.won {
+        ExitCode::Success
+    } else {
+        ExitCode::CheckFailed
+    })
 }
 
 /// Reads commands from standard input until the game is won, the steps are used up, or the input ends.
@@ -194,13 +216,20 @@ fn verify(command: &Verify, output: Output) -> Outcome {
         .data
         .clone()
         .or_else(|| std::env::var_os(DATA_VARIABLE).map(Into::into))
-        .ok_or_else(|| Failure::usage(format!("name the folder with the games: `--data FOLDER` or `{DATA_VARIABLE}`")))?;
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "name the folder with the games: `--data FOLDER` or `{DATA_VARIABLE}`"
+            ))
+        })?;
     let library = Library::open(&data, &LibraryOptions::default())?;
     let mut transcripts = VerifyReport::default();
     for path in &command.transcripts {
         transcripts.merge(verify_transcripts(path, &library)?);
     }
-    let walkthroughs = command.walkthroughs.then(|| verify_walkthroughs(&library, &SPLITS)).transpose()?;
+    let walkthroughs = command
+        .walkthroughs
+        .then(|| verify_walkthroughs(&library, &SPLITS))
+        .transpose()?;
     let reports = [("transcripts", Some(transcripts)), ("walkthroughs", walkthroughs)];
     let mut exact = true;
     for (name, report) in reports {
@@ -226,14 +255,22 @@ fn verify(command: &Verify, output: Output) -> Outcome {
             }
         }
     }
-    Ok(if exact { ExitCode::Success } else { ExitCode::CheckFailed })
+    Ok(if exact {
+        ExitCode::Success
+    } else {
+        ExitCode::CheckFailed
+    })
 }
 
 fn generate(command: &Generate) -> Outcome {
     let size = match command.size.as_str() {
         "studio" => HouseholdSize::Studio,
         "full" => HouseholdSize::Full,
-        other => return Err(Failure::usage(format!("`{other}` is no size; there are `studio` and `full`"))),
+        other => {
+            return Err(Failure::usage(format!(
+                "`{other}` is no size; there are `studio` and `full`"
+            )));
+        }
     };
     let split = split_by_name(&command.split)?;
     let generator = HouseholdGenerator::new(size, command.seed)?;
@@ -242,7 +279,11 @@ fn generate(command: &Generate) -> Outcome {
         for index in 0..command.games {
             template.write(&command.out, &generator, split, index)?;
         }
-        output_line(&format!("{} games in {}", command.games, command.out.join("json_2.1.1").display()));
+        output_line(&format!(
+            "{} games in {}",
+            command.games,
+            command.out.join("json_2.1.1").display()
+        ));
         return Ok(ExitCode::Success);
     }
     let mut games = Vec::with_capacity(command.games);
@@ -252,9 +293,11 @@ fn generate(command: &Generate) -> Outcome {
         let goal = household.goal_sentence();
         let problem = household.problem();
         let game = Arc::new(
-            Game::from_problem(&problem, &goal, &[], &id).map_err(|error| Failure::new(error, ExitCode::Internal))?,
+            Game::from_problem(&problem, &goal, &[], &id)
+                .map_err(|error| Failure::new(error, ExitCode::Internal))?,
         );
-        let walkthrough = seed_alfworld::expert::walkthrough(&game, &game.initial_state()).unwrap_or_default();
+        let walkthrough =
+            seed_alfworld::expert::walkthrough(&game, &game.initial_state()).unwrap_or_default();
         games.push(json!({
             "id": id,
             "family": game.family().name(),

@@ -45,7 +45,11 @@ pub(crate) fn run(command: &Eval, output: Output) -> Outcome {
         .fold(f64::INFINITY, f64::min);
     match command.min {
         Some(minimum) if lowest < minimum => Err(Failure::new(
-            format!("success {:.1} % is below the minimum of {:.1} %", lowest * 100.0, minimum * 100.0),
+            format!(
+                "success {:.1} % is below the minimum of {:.1} %",
+                lowest * 100.0,
+                minimum * 100.0
+            ),
             ExitCode::CheckFailed,
         )),
         _ => Ok(ExitCode::Success),
@@ -53,7 +57,12 @@ pub(crate) fn run(command: &Eval, output: Output) -> Outcome {
 }
 
 fn show(result: &PanelResult) {
-    output_line(&format!("{} panel, {} prompt: {}", result.split.name(), result.prompt, describe(&result.evaluation)));
+    output_line(&format!(
+        "{} panel, {} prompt: {}",
+        result.split.name(),
+        result.prompt,
+        describe(&result.evaluation)
+    ));
     for (family, family_result) in &result.evaluation.families {
         output_line(&format!(
             "  {family:32} {:5.1} % [{:.1}, {:.1}]  {}/{}",

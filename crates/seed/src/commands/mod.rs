@@ -19,7 +19,10 @@ use crate::failure::Failure;
 fn load<C: Document>(file: &ConfigFile, display: &Display) -> Result<C, Failure> {
     let loaded = Loaded::<C>::from_file(&file.config, &file.set)?;
     for warning in &loaded.warnings {
-        display.line(&format!("{} {warning}", console::style("warning:").for_stderr().yellow().bold()));
+        display.line(&format!(
+            "{} {warning}",
+            console::style("warning:").for_stderr().yellow().bold()
+        ));
     }
     Ok(loaded.config)
 }
@@ -41,7 +44,9 @@ fn split(name: &str) -> Result<Split, Failure> {
         .into_iter()
         .find(|split| split.name() == name)
         .ok_or_else(|| {
-            Failure::usage(format!("`{name}` is no split; there are `train`, `development`, `seen` and `unseen`"))
+            Failure::usage(format!(
+                "`{name}` is no split; there are `train`, `development`, `seen` and `unseen`"
+            ))
         })
 }
 

@@ -2,16 +2,18 @@
 //!
 //! The result lies in `model/` of the run directory as a Hugging Face folder.
 
+use std::collections::BTreeMap;
+
 use seed_model::optimiser::StateTensor;
 use seed_random::RandomKey;
 use seed_run::{
-    Checkpoint, CheckpointStore, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Retention,
-    RunDirectory, RunRecord, StopFlag, TensorView,
+    Checkpoint, CheckpointStore, FileRecord, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Retention,
+    RunDirectory, RunRecord, StopFlag, TensorView, file_record,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
-use crate::config::{self, Loaded, Selection, SftConfig, differences, to_toml};
+use crate::config::{self, Loaded, Selection, SftConfig, SftSection, differences, to_toml};
 use crate::events::{Event, Observer, Phase};
 use crate::examples::{ExampleRecord, read_examples};
 use crate::fine_tune::{ExampleSet, FineTuner, Loss, UpdateOutput};
@@ -27,6 +29,9 @@ struct State {
     update: u64,
     optimiser_steps: u64,
     best: Option<(u64, f64)>,
+    /// The files of examples as they were.
+    #[serde(default)]
+    data: BTreeMap<String, FileRecord>,
 }
 
 /// What fine-tuning amounts to.
@@ -41,7 +46,7 @@ pub struct SftSummary {
     /// Validation loss of the result, nats per token.
     pub validation_loss: f64,
     /// The same by kind of example.
-    pub validation_loss_by_kind: std::collections::BTreeMap<String, f64>,
+    pub validation_loss_by_kind: BTreeMap<String, f64>,
     /// Where the result lies.
     pub model: std::path::PathBuf,
 }
@@ -57,6 +62,7 @@ pub fn sft(
     stop: &StopFlag,
     observer: &mut dyn Observer,
 ) -> Result<SftSummary, TrainError> {
+    let data = file_records(&config.sft)?;
     let records = read_all(&config.sft.data)?;
     let validation = config
         .sft
@@ -65,38 +71,9 @@ pub fn sft(
         .map(|paths| read_all(paths))
         .transpose()?;
     let key = RandomKey::new(config.run.seed);
-    let run = match start {
-        Start::New => RunDirectory::create(
-            &config.run.directory,
-            &RunRecord::now(
-                &config.run.name,
-                config.run.seed,
-                env!("CARGO_PKG_VERSION"),
-                command,
-            ),
-            &to_toml(config),
-        )?,
-        Start::Resume => {
-            let run = RunDirectory::open(&config.run.directory)?;
-            let before = Loaded::<SftConfig>::from_file(&run.config_path(), &[])?.config;
-            let changed: Vec<String> = differences(&before, config)
-                .into_iter()
-                .filter(|difference| difference.effect == config::Effect::Result)
-                .map(|difference| {
-                    format!(
-                        "`{}` was `{}`, now `{}`",
-                        difference.key, difference.before, difference.after
-                    )
-                })
-                .collect();
-            if !changed.is_empty() {
-                return Err(TrainError::Mismatch {
-                    directory: config.run.directory.clone(),
-                    differences: changed.join("; "),
-                });
-            }
-            run
-        }
+    let opened = match start {
+        Start::New => None,
+        Start::Resume => Some(open(config)?),
     };
     let policy = if config.initialise.enabled {
         observer.event(&Event::Note {
@@ -127,6 +104,19 @@ pub fn sft(
         config.model.recompute_activations,
         config.sft.micro_batch_tokens,
     );
+    // Whatever can be wrong with weights or examples has shown before there is a run that would be in the way.
+    let run = match opened {
+        Some(run) => run,
+        None => {
+            let record = RunRecord::now(
+                &config.run.name,
+                config.run.seed,
+                env!("CARGO_PKG_VERSION"),
+                command,
+            );
+            RunDirectory::create(&config.run.directory, &record, &to_toml(config))?
+        }
+    };
     let store = run.checkpoints()?;
     let mut best = None;
     let mut saved = None;
@@ -134,7 +124,7 @@ pub fn sft(
         let search = store.newest()?;
         report_rejected(&search.rejected, observer);
         if let Some(checkpoint) = search.found {
-            let state = restore(&checkpoint, &mut tuner, config.sft.micro_batch_tokens)?;
+            let state = restore(&checkpoint, &mut tuner, &data, config.sft.micro_batch_tokens)?;
             best = state.best;
             saved = Some(state.update);
             observer.event(&Event::Note {
@@ -157,11 +147,45 @@ pub fn sft(
         run,
         store,
         tuner,
+        data,
         metrics,
         best,
         saved,
     }
     .run(stop, observer)
+}
+
+/// The directory of a run to go on with; its settings must be those it was started with.
+fn open(config: &SftConfig) -> Result<RunDirectory, TrainError> {
+    let run = RunDirectory::open(&config.run.directory)?;
+    let before = Loaded::<SftConfig>::from_file(&run.config_path(), &[])?.config;
+    let changed: Vec<String> = differences(&before, config)
+        .into_iter()
+        .filter(|difference| difference.effect == config::Effect::Result)
+        .map(|difference| {
+            format!(
+                "`{}` was `{}`, now `{}`",
+                difference.key, difference.before, difference.after
+            )
+        })
+        .collect();
+    if changed.is_empty() {
+        return Ok(run);
+    }
+    Err(TrainError::Mismatch {
+        directory: config.run.directory.clone(),
+        differences: changed.join("; "),
+    })
+}
+
+/// Sizes and digests of the files of examples.
+fn file_records(section: &SftSection) -> Result<BTreeMap<String, FileRecord>, TrainError> {
+    section
+        .data
+        .iter()
+        .chain(section.validation_data.iter().flatten())
+        .map(|path| Ok((path.display().to_string(), file_record(path)?)))
+        .collect()
 }
 
 fn read_all(paths: &[std::path::PathBuf]) -> Result<Vec<ExampleRecord>, TrainError> {
@@ -177,6 +201,7 @@ struct Session<'a> {
     run: RunDirectory,
     store: CheckpointStore,
     tuner: FineTuner,
+    data: BTreeMap<String, FileRecord>,
     metrics: MetricsWriter,
     /// Update and validation loss of the best weights so far.
     best: Option<(u64, f64)>,
@@ -286,6 +311,7 @@ impl Session<'_> {
                 update,
                 optimiser_steps: self.tuner.optimiser.steps(),
                 best: self.best,
+                data: self.data.clone(),
             },
         )?;
         let checkpoint = draft.publish()?;
@@ -303,8 +329,29 @@ impl Session<'_> {
     }
 }
 
-fn restore(checkpoint: &Checkpoint, tuner: &mut FineTuner, pack_tokens: usize) -> Result<State, TrainError> {
+fn restore(
+    checkpoint: &Checkpoint,
+    tuner: &mut FineTuner,
+    data: &BTreeMap<String, FileRecord>,
+    pack_tokens: usize,
+) -> Result<State, TrainError> {
     let state: State = checkpoint.read_json(STATE)?;
+    let changed: Vec<String> = data
+        .iter()
+        .filter_map(|(path, now)| {
+            let before = state.data.get(path).filter(|before| *before != now)?;
+            Some(format!(
+                "`{path}` had the digest `{}`, now `{}`",
+                before.blake3, now.blake3
+            ))
+        })
+        .collect();
+    if !changed.is_empty() {
+        return Err(TrainError::Mismatch {
+            directory: checkpoint.directory().to_owned(),
+            differences: changed.join("; "),
+        });
+    }
     tuner.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), false)?
         .decoder
         .with_pack_tokens(pack_tokens);

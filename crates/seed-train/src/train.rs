@@ -471,6 +471,7 @@ fn restore(
 /// Records a panel's result under its registered names.
 fn record_evaluation(split: Split, evaluation: &Evaluation, metrics: &mut Metrics) {
     let split = split.name();
+    let excluded = evaluation.outcomes.values().sum::<usize>() - evaluation.episodes;
     let values = [
         ("success_rate", evaluation.success.value),
         ("success_low", evaluation.success.low),
@@ -479,6 +480,7 @@ fn record_evaluation(split: Split, evaluation: &Evaluation, metrics: &mut Metric
         ("episodes", evaluation.episodes as f64),
         ("steps_mean", evaluation.mean_steps),
         ("valid_action_share", evaluation.valid_action_rate),
+        ("excluded", excluded as f64),
     ];
     for (name, value) in values {
         metrics.set(format!("evaluation/{split}/{name}"), value);

@@ -298,6 +298,8 @@ pub(crate) enum Config {
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
+    /// Print the reference of all metrics as Markdown.
+    Metrics,
     /// Print the reference of all keys as Markdown.
     Reference {
         /// The keys of fine-tuning configurations instead.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use seed_env::{EnvironmentPool, Panel, Split, TrainingSchedule, World};
 use seed_model::{AdamW, Decoder, Engine, Gradients, Schedule};
 use seed_random::RandomKey;
-use seed_rl::Algorithm;
+use seed_rl::{Algorithm, AlgorithmOptions};
 use seed_rollout::{EpisodeRequest, Progress, Sequence, Trajectory, rollout};
 use seed_run::{Metrics, PhaseClock};
 
@@ -181,6 +181,9 @@ impl Trainer {
                 },
             )
         })?;
+        if let AlgorithmOptions::Seed(seed) = options::algorithm_options(&self.config) {
+            metrics.set("seed/coefficient", seed.coefficient.at(iteration));
+        }
         if self.config.seed.teacher == config::Teacher::Ema
             && let Some(teacher) = &mut self.teacher
         {
@@ -195,6 +198,7 @@ impl Trainer {
         metrics.set("episode/total", self.episodes as f64);
         metrics.set("response/tokens_total", self.sampled_tokens as f64);
         clock.take_into(&mut metrics);
+        rollout_metrics::record_speed(&trajectories, &sequences, &mut metrics);
         Ok(IterationOutput {
             metrics,
             trajectories,

@@ -17,7 +17,7 @@ const NAMES: &[(&str, &str)] = &[
     ("skill/gate_mean", "seed/gate_mean"),
     ("skill/gate_above_half", "seed/gate_above_half_share"),
     ("skill/gap_within_noise", "seed/gate_within_epsilon_share"),
-    ("skill/gap_mean", "seed/gap_mean_last"),
+    ("skill/gap_mean", "seed/gap_mean_live"),
     ("skill/coverage_sequences", "seed/row_share"),
     ("skill/coverage_tokens", "seed/token_share"),
     ("skill/coverage_tokens_success", "seed/token_share_success"),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use seed_rl::Advantages;
 use seed_rollout::{FinishKind, Step, Trajectory};
-use seed_run::Metrics;
+use seed_run::{Metrics, process_memory};
 
 use super::batch::TrainedSequence;
 use crate::evaluate::outcome_name;
@@ -150,5 +150,45 @@ pub(super) fn record_advantages(
         metrics.set("advantage/mean", spread.mean());
         metrics.set("advantage/minimum", spread.least);
         metrics.set("advantage/maximum", spread.greatest);
+    }
+}
+
+/// Records what depends on the machine: speeds and memory.
+pub(super) fn record_speed(
+    trajectories: &[Trajectory],
+    sequences: &[TrainedSequence],
+    metrics: &mut Metrics,
+) {
+    let sampled: usize = trajectories.iter().map(Trajectory::response_tokens).sum();
+    let steps: usize = trajectories.iter().map(|trajectory| trajectory.steps.len()).sum();
+    let trained: usize = sequences
+        .iter()
+        .map(|sequence| sequence.sequence.tokens.len())
+        .sum();
+    let rates = [
+        (
+            "timing/sampled_tokens_per_second",
+            sampled,
+            "timing/rollout_seconds",
+        ),
+        (
+            "timing/environment_steps_per_second",
+            steps,
+            "timing/rollout_seconds",
+        ),
+        (
+            "timing/trained_tokens_per_second",
+            trained,
+            "timing/update_seconds",
+        ),
+    ];
+    for (name, count, phase) in rates {
+        if let Some(seconds) = metrics.get(phase).filter(|&seconds| seconds > 0.0) {
+            metrics.set(name, count as f64 / seconds);
+        }
+    }
+    if let Some((resident, peak)) = process_memory() {
+        metrics.set("memory/resident_bytes", resident as f64);
+        metrics.set("memory/peak_bytes", peak as f64);
     }
 }

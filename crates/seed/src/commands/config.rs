@@ -21,6 +21,10 @@ pub(crate) fn run(command: &Config, output: Output) -> Outcome {
                 explain::<TrainConfig>(key.as_deref(), config.as_deref(), set, output)
             }
         }
+        Config::Metrics => {
+            output_line(seed_run::metrics::reference_markdown().trim_end());
+            Ok(ExitCode::Success)
+        }
         Config::Reference { sft } => {
             let text = if *sft {
                 reference_markdown::<SftConfig>()

@@ -92,8 +92,8 @@ impl ModelDirectory {
     /// Puts together a model made here, with the stop set that a directory of it would have.
     ///
     /// # Errors
-    /// [`ModelError::InFile`]-free form of what [`load_directory`] checks: a tokenizer with more ids than the
-    /// configuration's vocabulary.
+    /// [`ModelError::Tokenizer`] where the tokenizer has ids outside the configuration's vocabulary;
+    /// [`ModelError::TokenOutsideVocabulary`] where an end token is.
     pub fn new(
         config: DecoderConfig,
         parameters: Parameters,

@@ -67,7 +67,7 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::from_json`].
     pub fn from_json_with_options(json: &str, options: Map<String, Value>) -> Result<Self, ModelError> {
-        let mut tokenizer = tokenizers::Tokenizer::from_bytes(json).map_err(|error| unusable(&error))?;
+        let mut tokenizer = parse(json)?;
         // Padding and truncation would change ids behind the caller's back; drop-out would make them random.
         tokenizer.with_padding(None);
         tokenizer
@@ -115,6 +115,9 @@ impl Tokenizer {
     /// of a model, which not every `tokenizer.json` marks as special. Ids without a token are ignored.
     #[must_use]
     pub fn with_control_tokens(&self, ids: &[u32]) -> Self {
+        if ids.iter().all(|&id| self.is_control(id)) {
+            return self.clone();
+        }
         let mut shared = Shared::clone(&self.shared);
         for &id in ids {
             if let Some(text) = shared.tokenizer.id_to_token(id)
@@ -324,6 +327,15 @@ impl Tokenizer {
 
 /// Characters of one to four bytes, common and rare, assigned and not, in several scripts.
 const PROBE: &str = "a Z 0\n\t\u{1}\u{7f}é\u{378}ß中\u{e000}\u{fdd0}\u{ffff}🙂\u{10fffd}";
+
+fn parse(json: &str) -> Result<tokenizers::Tokenizer, ModelError> {
+    // The library panics where a decoder's object is cut off, and on some contents of other parts. Checking the
+    // syntax first excludes the former; the rest is caught, since the file comes from a stranger.
+    serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|error| unusable(&error))?;
+    std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json))
+        .map_err(|_| unusable(&"a part of it has malformed contents"))?
+        .map_err(|error| unusable(&error))
+}
 
 fn unknown_token(tokenizer: &tokenizers::Tokenizer) -> Option<&str> {
     match tokenizer.get_model() {

@@ -15,7 +15,7 @@ use crate::error::ModelError;
 
 /// Instructions and 64-byte blocks of text that one rendering may use. A conversation of a hundred turns needs some
 /// thousands; a template comes from a model file and must not be able to run for ever.
-const FUEL: u64 = 20_000_000;
+const FUEL: u64 = 5_000_000;
 
 const NAME: &str = "chat";
 

@@ -16,6 +16,9 @@ const USERS: [&str; 3] = ["QUserOneQ", "QUserTwoQ", "QUserThreeQ"];
 const ASSISTANTS: [&str; 2] = ["QAssistantOneQ", "QAssistantTwoQ"];
 const THOUGHT: &str = "QThoughtQ";
 
+/// White space that no template puts beside a message itself.
+const PADDING: &str = "\t \t";
+
 /// What a template does to turns that are no longer the last: a reason why its later prompts do not begin with its
 /// earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +141,7 @@ impl TurnFormat {
         if !dialogue(&thinking)?.contains(&thinking) {
             history_changes.push(HistoryChange::ThinkingRemoved);
         }
-        let spaced = format!(" {}\n", ASSISTANTS[0]);
+        let spaced = format!("{PADDING}{}{PADDING}", ASSISTANTS[0]);
         if !dialogue(&spaced)?.contains(&spaced) {
             history_changes.push(HistoryChange::WhiteSpaceTrimmed);
         }
@@ -164,15 +167,15 @@ impl TurnFormat {
             history_changes.push(HistoryChange::EarlierTurnsChanged);
         }
 
-        let padded = format!(" {} ", USERS[0]);
+        let padded = format!("{PADDING}{}{PADDING}", USERS[0]);
         let padded = template.render(&[Message::user(padded)], true)?;
         Ok(Self {
             opening: UserTurn::new(tokenizer, before, generation_prompt),
             next_after_text: UserTurn::new(tokenizer, between, generation_prompt),
             next_after_end: UserTurn::new(tokenizer, after_end, generation_prompt),
             end_of_turn,
-            trims_left: !padded.contains(&format!(" {}", USERS[0])),
-            trims_right: !padded.contains(&format!("{} ", USERS[0])),
+            trims_left: !padded.contains(&format!("{PADDING}{}", USERS[0])),
+            trims_right: !padded.contains(&format!("{}{PADDING}", USERS[0])),
             history_changes,
             tokenizer: tokenizer.clone(),
         })

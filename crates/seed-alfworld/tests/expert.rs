@@ -1,5 +1,10 @@
 //! Scripted players on household games: the optimal one against a blind search, the others by their success.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking, like the tests"
+)]
+
 use std::collections::BTreeSet;
 
 use seed_alfworld::expert::skill::{Advice, annotate, oracle_skill, wrong_skill};
@@ -198,13 +203,12 @@ fn names(text: &str) -> BTreeSet<String> {
 }
 
 fn texts(episode: &PlayedEpisode) -> String {
-    let mut text: String = episode
+    let observations: Vec<&str> = episode
         .steps
         .iter()
-        .map(|step| format!("{}\n", step.observation))
+        .map(|step| step.observation.as_str())
         .collect();
-    text.push_str(&episode.last_observation);
-    text
+    format!("{}\n{}", observations.join("\n"), episode.last_observation)
 }
 
 #[test]

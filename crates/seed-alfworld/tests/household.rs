@@ -1,5 +1,7 @@
 //! The household generator: seed-exact, disjoint, balanced, solvable, of realistic size.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, like the tests")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use seed_alfworld::household::{

@@ -237,7 +237,35 @@ pub(super) fn class_word(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Texts may come from anywhere; reading them never fails.
+        #[test]
+        fn any_text_is_read(
+            opening in prop::sample::select(vec![
+                "", "You arrive at ", "You open the ", "You close the ", "On the ", "The ", "You pick up the ",
+                "You move the ", "You heat the ", "Your task is to: ", "put a ", "You turn on the ",
+            ]),
+            rest in ".{0,60}",
+        ) {
+            let text = format!("{opening}{rest}");
+            Event::read(&text);
+            Request::read(&text);
+            crate::expert::skill::Advice::read(&text);
+            crate::expert::skill::annotate_texts(&text, [text.as_str(), text.as_str()], false);
+        }
+
+        /// What a sentence asks for is what is read, for any words.
+        #[test]
+        fn requests_are_read_for_any_words(object in "[a-z]{1,12}", target in "[a-z]{1,12}") {
+            let request = Request::read(&format!("heat some {object} and put it in {target}.")).unwrap();
+            prop_assert_eq!((request.family, &request.object, &request.target),
+                (Family::PickHeatThenPlaceInRecep, &object, &target));
+        }
+    }
 
     #[test]
     fn all_twelve_sentences_are_read() {

@@ -446,16 +446,17 @@ mod tests {
 
     #[test]
     fn goal_objects_can_be_put_where_they_lie() {
-        // Fixtures and a few decorative classes of ALFWorld lie where nothing may be put back.
-        let decorative = [O::TeddyBear, O::PaperTowelRoll, O::Towel, O::HandTowel];
+        // As in ALFWorld, a few things lie where nothing may be put back: decorative classes, and bottles in the bin.
+        let decorative = [O::TeddyBear, O::PaperTowelRoll];
         for &object in O::ALL {
             if !object.pickupable() || decorative.contains(&object) {
                 continue;
             }
             for &(place, weight) in object.places() {
                 assert!(weight > 0);
+                let binned = (object, place) == (O::Glassbottle, R::GarbageCan);
                 assert!(
-                    object.fits(place),
+                    object.fits(place) || binned,
                     "{object:?} lies in {place:?} but does not fit there"
                 );
             }

@@ -2,7 +2,7 @@
 //!
 //! The held-out ones occur only in the unseen split; every other split uses only the rest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seed_random::{Draw, RandomKey};
 
@@ -110,8 +110,7 @@ impl HeldOut {
     /// Draws them: of the objects of each (family, target) pair a fifth, rounded up, but never all. So every target
     /// class with at least two objects is met both in training and in the unseen split.
     pub fn draw(world: &RandomKey) -> Self {
-        let mut groups: std::collections::BTreeMap<(Family, Option<ReceptacleClass>), Vec<Combination>> =
-            std::collections::BTreeMap::new();
+        let mut groups: BTreeMap<(Family, Option<ReceptacleClass>), Vec<Combination>> = BTreeMap::new();
         for combination in Combination::all() {
             groups
                 .entry((combination.family, combination.target))

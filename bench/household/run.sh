@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes 60 household games as files of the original engine and plays their walkthroughs in it.
+# Writes household games as files of the original engine, plays their walkthroughs in it, and checks that our engine
+# says the same.
 # Usage: bench/household/run.sh GAME [COUNT]
 # GAME is any game.tw-pddl of ALFWorld (domain and grammar are taken from it); COUNT games of each size, default 30.
 set -euo pipefail
@@ -25,4 +26,6 @@ rm -rf "$work"
 mkdir -p "$work"
 "$generate" "$game" "$work" studio unseen "$count"
 "$generate" "$game" "$work" full unseen "$count"
-"$venv/bin/python" "$here/play_walkthroughs.py" "$work" --traces "$work/traces.jsonl"
+"$venv/bin/python" "$here/play_walkthroughs.py" "$work" --transcripts "$work/transcripts.jsonl"
+cargo run --quiet --release --manifest-path "$root/Cargo.toml" --package seed -- \
+  env verify "$work/transcripts.jsonl" --data "$work"

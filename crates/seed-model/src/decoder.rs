@@ -13,9 +13,10 @@ use seed_kernels::matmul::matmul;
 use seed_kernels::norm::rms_norm;
 use seed_kernels::rotary::RotaryTable;
 
+use crate::buffers::{BufferPool, Buffers, ScoredRows, Workspace, ensure_caches};
 use crate::config::DecoderConfig;
 use crate::error::ModelError;
-use crate::layer::{LayerActivations, LayerContext, LayerScratch, forward, sized};
+use crate::layer::{LayerContext, forward, sized};
 use crate::pack::Pack;
 use crate::parameters::Parameters;
 use crate::sequence::{Scores, TokenSequence, validate_tokens};
@@ -47,29 +48,7 @@ pub struct Decoder {
     rotary: RwLock<Arc<RotaryTable>>,
     pack_tokens: usize,
     version: u64,
-}
-
-/// Buffers of the forward pass, to be reused between packs.
-#[derive(Default)]
-pub(crate) struct Workspace {
-    /// Residual stream, `[rows, hidden_size]`; after [`Decoder::run_layers`] that before the final norm.
-    pub(crate) hidden: Vec<f32>,
-    pub(crate) activations: LayerActivations,
-    pub(crate) scratch: LayerScratch,
-}
-
-/// The rows of a pack from which tokens are predicted, and what the output matrix makes of them.
-#[derive(Default)]
-pub(crate) struct ScoredRows {
-    /// Rows of the pack, increasing.
-    pub(crate) rows: Vec<usize>,
-    /// The token each row is to predict.
-    pub(crate) targets: Vec<u32>,
-    /// Residual stream at these rows, before and after the final norm.
-    pub(crate) hidden: Vec<f32>,
-    pub(crate) normed: Vec<f32>,
-    log_probs: Vec<f32>,
-    entropies: Vec<f32>,
+    pub(crate) buffers: BufferPool,
 }
 
 /// How messages call the sequence at `index` of a call's list.
@@ -119,6 +98,7 @@ impl Decoder {
             parameters: Arc::new(parameters),
             pack_tokens: PACK_TOKENS,
             version: next_version(),
+            buffers: BufferPool::default(),
         })
     }
 
@@ -168,23 +148,21 @@ impl Decoder {
         temperature: f32,
     ) -> Result<Vec<Scores>, ModelError> {
         self.validate(sequences, temperature)?;
-        let mut workspace = Workspace::default();
-        let mut scored = ScoredRows::default();
-        let mut pack = Pack::default();
-        let mut scores = Vec::with_capacity(sequences.len());
-        for range in self.packs(sequences) {
-            self.fill(&mut pack, &mut scored, &sequences[range.clone()]);
-            // One cache per sequence serves all layers in turn.
-            let mut caches: Vec<KeyValueCache> = pack
-                .segments
-                .iter()
-                .map(|segment| KeyValueCache::new(&self.shape, segment.rows.len()))
-                .collect();
-            let mut slots: Vec<&mut [KeyValueCache]> = caches.iter_mut().map(std::slice::from_mut).collect();
-            self.run_layers(&pack, &mut slots, Slots::Shared, &mut workspace);
-            scores.extend(self.score_rows(&workspace.hidden, &mut scored, sequences, range, temperature)?);
-        }
-        Ok(scores)
+        self.buffers.with(|buffers| {
+            let mut scores = Vec::with_capacity(sequences.len());
+            for range in self.packs(sequences) {
+                self.fill(&mut buffers.pack, &mut buffers.scored, &sequences[range.clone()]);
+                self.run_pack(buffers);
+                scores.extend(self.score_rows(
+                    &buffers.workspace.hidden,
+                    &mut buffers.scored,
+                    sequences,
+                    range,
+                    temperature,
+                )?);
+            }
+            Ok(scores)
+        })
     }
 
     /// Logits after every token, `[tokens.len(), vocabulary_size]`. For tests and small tools.
@@ -194,20 +172,32 @@ impl Decoder {
     pub fn logits(&self, tokens: &[u32]) -> Result<Vec<f32>, ModelError> {
         let sequence = TokenSequence { tokens, scored: &[] };
         self.validate(&[sequence], 1.0)?;
-        let mut pack = Pack::default();
-        pack.push(tokens, 0);
-        let mut workspace = Workspace::default();
-        let mut caches: Vec<KeyValueCache> = pack
-            .segments
-            .iter()
-            .map(|segment| KeyValueCache::new(&self.shape, segment.rows.len()))
-            .collect();
-        let mut slots: Vec<&mut [KeyValueCache]> = caches.iter_mut().map(std::slice::from_mut).collect();
-        self.run_layers(&pack, &mut slots, Slots::Shared, &mut workspace);
-        let mut normed = Vec::new();
-        let mut logits = Vec::new();
-        self.head_logits(&workspace.hidden, tokens.len(), &mut normed, &mut logits);
-        Ok(logits)
+        self.buffers.with(|buffers| {
+            buffers.pack.clear();
+            buffers.pack.push(tokens, 0);
+            self.run_pack(buffers);
+            let mut logits = Vec::new();
+            self.head_logits(
+                &buffers.workspace.hidden,
+                tokens.len(),
+                &mut buffers.scored.normed,
+                &mut logits,
+            );
+            Ok(logits)
+        })
+    }
+
+    /// Runs all layers on `buffers.pack`; one cache per sequence serves them in turn.
+    fn run_pack(&self, buffers: &mut Buffers) {
+        let Buffers {
+            pack,
+            workspace,
+            caches,
+            ..
+        } = buffers;
+        ensure_caches(caches, pack, &self.shape, Slots::Shared, self.config.layers);
+        let mut caches: Vec<&mut [KeyValueCache]> = caches.iter_mut().map(Vec::as_mut_slice).collect();
+        self.run_layers(pack, &mut caches, Slots::Shared, workspace);
     }
 
     /// Checks everything about a list of sequences that can be wrong before work begins.
@@ -453,6 +443,7 @@ impl Clone for Decoder {
             rotary: RwLock::new(self.rotary(0)),
             pack_tokens: self.pack_tokens,
             version: self.version,
+            buffers: BufferPool::default(),
         }
     }
 }

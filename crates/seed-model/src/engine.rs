@@ -13,7 +13,8 @@ use rayon::prelude::*;
 use seed_kernels::attention::KeyValueCache;
 use seed_random::RandomKey;
 
-use crate::decoder::{Decoder, Slots, Workspace};
+use crate::buffers::Workspace;
+use crate::decoder::{Decoder, Slots};
 use crate::error::ModelError;
 use crate::pack::Pack;
 use crate::sampler::{Sampled, Sampling, sample};

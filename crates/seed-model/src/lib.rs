@@ -4,6 +4,7 @@
 //! computed. Not for: losses, advantages or anything that knows of tasks; those are other crates'.
 
 mod backward;
+mod buffers;
 pub mod chat;
 #[cfg(feature = "composed")]
 pub mod composed;

@@ -9,8 +9,9 @@ use seed_kernels::head::token_log_probs_backward;
 use seed_kernels::norm::rms_norm_backward;
 use seed_kernels::rotary::RotaryTable;
 
-use crate::backward::{BackwardScratch, backward};
-use crate::decoder::{Decoder, ScoredRows, Slots, Workspace, sequence_name};
+use crate::backward::backward;
+use crate::buffers::{Buffers, Workspace, ensure_caches};
+use crate::decoder::{Decoder, Slots, sequence_name};
 use crate::error::ModelError;
 use crate::gradients::Gradients;
 use crate::layer::{LayerActivations, copy_into, forward, sized};
@@ -19,23 +20,6 @@ use crate::sequence::{ScoreGradients, Scores, TokenSequence};
 
 /// The caller's loss: given a sequence's index and its scores, the derivatives with respect to each of them.
 pub type Loss<'a> = dyn FnMut(usize, &Scores) -> ScoreGradients + 'a;
-
-/// Buffers of a training pass, reused from pack to pack.
-#[derive(Default)]
-struct Training {
-    workspace: Workspace,
-    scored: ScoredRows,
-    pack: Pack,
-    /// All activations of each layer or, under recomputation, its input alone.
-    layers: Vec<LayerActivations>,
-    scratch: BackwardScratch,
-    /// Derivative with respect to the residual stream.
-    derivative: Vec<f32>,
-    d_scored: Vec<f32>,
-    d_normed: Vec<f32>,
-    d_log_probs: Vec<f32>,
-    d_entropies: Vec<f32>,
-}
 
 impl Decoder {
     /// Scores the sequences, asks `loss` for the derivatives, in the order of the list and once for each sequence,
@@ -58,22 +42,15 @@ impl Decoder {
         recompute: bool,
     ) -> Result<(), ModelError> {
         self.validate(sequences, temperature)?;
-        let mut training = Training::default();
-        training
-            .layers
-            .resize_with(self.config().layers, LayerActivations::default);
-        for range in self.packs(sequences) {
-            self.accumulate_pack(
-                sequences,
-                range,
-                temperature,
-                gradients,
-                loss,
-                recompute,
-                &mut training,
-            )?;
-        }
-        Ok(())
+        self.buffers.with(|buffers| {
+            buffers
+                .layers
+                .resize_with(self.config().layers, LayerActivations::default);
+            for range in self.packs(sequences) {
+                self.accumulate_pack(sequences, range, temperature, gradients, loss, recompute, buffers)?;
+            }
+            Ok(())
+        })
     }
 
     fn accumulate_pack(
@@ -84,36 +61,35 @@ impl Decoder {
         gradients: &mut Gradients,
         loss: &mut Loss<'_>,
         recompute: bool,
-        training: &mut Training,
+        buffers: &mut Buffers,
     ) -> Result<(), ModelError> {
-        let Training {
+        let Buffers {
+            pack,
             workspace,
             scored,
-            pack,
+            caches,
             layers,
-            scratch,
+            backward: scratch,
             derivative,
             d_scored,
             d_normed,
             d_log_probs,
             d_entropies,
-        } = training;
+        } = buffers;
         self.fill(pack, scored, &sequences[range.clone()]);
         let rotary = self.rotary(pack.positions_needed());
         let slots = if recompute { Slots::Shared } else { Slots::PerLayer };
-        let mut caches = self.training_caches(pack, slots);
+        ensure_caches(caches, pack, &self.shape, slots, self.config().layers);
         let mut caches: Vec<&mut [KeyValueCache]> = caches.iter_mut().map(Vec::as_mut_slice).collect();
-        if recompute {
-            self.embed(pack, &mut workspace.hidden);
-            for (layer, kept) in layers.iter_mut().enumerate() {
+        self.embed(pack, &mut workspace.hidden);
+        for (layer, kept) in layers.iter_mut().enumerate() {
+            let kept = if recompute {
                 copy_into(&mut kept.input, &workspace.hidden);
-                self.forward_layer(layer, &rotary, pack, &mut caches, slots, workspace, None);
-            }
-        } else {
-            self.embed(pack, &mut workspace.hidden);
-            for (layer, kept) in layers.iter_mut().enumerate() {
-                self.forward_layer(layer, &rotary, pack, &mut caches, slots, workspace, Some(kept));
-            }
+                None
+            } else {
+                Some(kept)
+            };
+            self.forward_layer(layer, &rotary, pack, &mut caches, slots, workspace, kept);
         }
 
         let scores = self.score_rows(&workspace.hidden, scored, sequences, range.clone(), temperature)?;
@@ -211,21 +187,6 @@ impl Decoder {
             &mut workspace.scratch,
             keep,
         );
-    }
-
-    fn training_caches(&self, pack: &Pack, slots: Slots) -> Vec<Vec<KeyValueCache>> {
-        let count = match slots {
-            Slots::PerLayer => self.config().layers,
-            Slots::Shared => 1,
-        };
-        pack.segments
-            .iter()
-            .map(|segment| {
-                (0..count)
-                    .map(|_| KeyValueCache::new(&self.shape, segment.rows.len()))
-                    .collect()
-            })
-            .collect()
     }
 }
 

@@ -51,6 +51,21 @@ pub struct Decoder {
     pub(crate) buffers: BufferPool,
 }
 
+/// Lays sequences end to end, each up to its last scored token.
+pub(crate) fn fill(pack: &mut Pack, scored: &mut ScoredRows, sequences: &[TokenSequence<'_>]) {
+    pack.clear();
+    scored.rows.clear();
+    scored.targets.clear();
+    for sequence in sequences {
+        let start = pack.rows();
+        pack.push(&sequence.tokens[..sequence.rows()], 0);
+        for &position in sequence.scored {
+            scored.rows.push(start + position as usize - 1);
+            scored.targets.push(sequence.tokens[position as usize]);
+        }
+    }
+}
+
 /// How messages call the sequence at `index` of a call's list.
 pub(crate) fn sequence_name(index: usize) -> String {
     format!("sequence {index}")
@@ -151,7 +166,7 @@ impl Decoder {
         self.buffers.with(|buffers| {
             let mut scores = Vec::with_capacity(sequences.len());
             for range in self.packs(sequences) {
-                self.fill(&mut buffers.pack, &mut buffers.scored, &sequences[range.clone()]);
+                fill(&mut buffers.pack, &mut buffers.scored, &sequences[range.clone()]);
                 self.run_pack(buffers);
                 scores.extend(self.score_rows(
                     &buffers.workspace.hidden,
@@ -236,21 +251,6 @@ impl Decoder {
             packs.push(start..sequences.len());
         }
         packs
-    }
-
-    /// Lays the sequences end to end, each up to its last scored token.
-    pub(crate) fn fill(&self, pack: &mut Pack, scored: &mut ScoredRows, sequences: &[TokenSequence<'_>]) {
-        pack.clear();
-        scored.rows.clear();
-        scored.targets.clear();
-        for sequence in sequences {
-            let start = pack.rows();
-            pack.push(&sequence.tokens[..sequence.rows()], 0);
-            for &position in sequence.scored {
-                scored.rows.push(start + position as usize - 1);
-                scored.targets.push(sequence.tokens[position as usize]);
-            }
-        }
     }
 
     /// Final norm, output matrix and log-soft-max at the scored rows of `hidden`; one [`Scores`] for each sequence in
@@ -436,7 +436,7 @@ impl Clone for Decoder {
         Self {
             config: Arc::clone(&self.config),
             layout: Arc::clone(&self.layout),
-            shape: self.shape.clone(),
+            shape: self.shape,
             parameters: Arc::clone(&self.parameters),
             packed: Arc::clone(&self.packed),
             transposed: self.transposed.clone(),

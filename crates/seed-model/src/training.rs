@@ -11,7 +11,7 @@ use seed_kernels::rotary::RotaryTable;
 
 use crate::backward::backward;
 use crate::buffers::{Buffers, Workspace, ensure_caches};
-use crate::decoder::{Decoder, Slots, sequence_name};
+use crate::decoder::{Decoder, Slots, fill, sequence_name};
 use crate::error::ModelError;
 use crate::gradients::Gradients;
 use crate::layer::{LayerActivations, copy_into, forward, sized};
@@ -76,7 +76,7 @@ impl Decoder {
             d_log_probs,
             d_entropies,
         } = buffers;
-        self.fill(pack, scored, &sequences[range.clone()]);
+        fill(pack, scored, &sequences[range.clone()]);
         let rotary = self.rotary(pack.positions_needed());
         let slots = if recompute { Slots::Shared } else { Slots::PerLayer };
         ensure_caches(caches, pack, &self.shape, slots, self.config().layers);

@@ -103,29 +103,34 @@ fn logits_match_for_every_family_and_rotary_scaling() {
     }
 }
 
-/// One of the golden losses: how it is scored and its derivatives.
+/// One of the golden losses: how it is scored and its derivatives. Both losses are linear in the scores, so the
+/// derivatives are also the weights of their sum.
 struct GoldenLoss {
     label: &'static str,
     temperature: f32,
     derivatives: Vec<ScoreGradients>,
-    value: Box<dyn Fn(&[Scores]) -> f64>,
+}
+
+impl GoldenLoss {
+    fn value(&self, scores: &[Scores]) -> f64 {
+        let dot = |left: &[f32], right: &[f32]| -> f64 {
+            left.iter()
+                .zip(right)
+                .map(|(left, right)| f64::from(*left) * f64::from(*right))
+                .sum()
+        };
+        scores
+            .iter()
+            .zip(&self.derivatives)
+            .map(|(scores, weights)| {
+                dot(&scores.log_probs, &weights.log_probs) + dot(&scores.entropies, &weights.entropies)
+            })
+            .sum()
+    }
 }
 
 fn losses(golden: &SafeTensors<'_>, counts: &[usize]) -> [GoldenLoss; 2] {
     let share = 1.0 / counts.iter().sum::<usize>() as f32;
-    let weights: Vec<ScoreGradients> = (0..counts.len())
-        .map(|sequence| ScoreGradients {
-            log_probs: floats(golden, &format!("weights.log_prob.{sequence}")),
-            entropies: floats(golden, &format!("weights.entropy.{sequence}")),
-        })
-        .collect();
-    let dot = |left: &[f32], right: &[f32]| -> f64 {
-        left.iter()
-            .zip(right)
-            .map(|(l, r)| f64::from(*l) * f64::from(*r))
-            .sum()
-    };
-    let again = weights.clone();
     [
         GoldenLoss {
             label: "nll",
@@ -137,29 +142,16 @@ fn losses(golden: &SafeTensors<'_>, counts: &[usize]) -> [GoldenLoss; 2] {
                     entropies: vec![0.0; count],
                 })
                 .collect(),
-            value: Box::new(move |scores| {
-                let sum: f64 = scores
-                    .iter()
-                    .flat_map(|scores| &scores.log_probs)
-                    .map(|&l| f64::from(l))
-                    .sum();
-                -sum * f64::from(share)
-            }),
         },
         GoldenLoss {
             label: "weighted",
             temperature: TEMPERATURE,
-            derivatives: weights,
-            value: Box::new(move |scores| {
-                scores
-                    .iter()
-                    .zip(&again)
-                    .map(|(scores, weights)| {
-                        dot(&scores.log_probs, &weights.log_probs)
-                            + dot(&scores.entropies, &weights.entropies)
-                    })
-                    .sum()
-            }),
+            derivatives: (0..counts.len())
+                .map(|sequence| ScoreGradients {
+                    log_probs: floats(golden, &format!("weights.log_prob.{sequence}")),
+                    entropies: floats(golden, &format!("weights.entropy.{sequence}")),
+                })
+                .collect(),
         },
     ]
 }
@@ -209,7 +201,7 @@ fn scores_and_the_gradient_of_every_parameter_match() {
                     false,
                 )
                 .unwrap();
-            let value = (loss.value)(&scores);
+            let value = loss.value(&scores);
             let expected = f64::from(floats(&golden, &format!("loss.{}", loss.label))[0]);
             assert!(
                 (value - expected).abs() < 1e-4 * (1.0 + expected.abs()),

@@ -1,9 +1,12 @@
 //! Tests of the decoder, its gradients, the generation engine and the optimiser; one program, since every test
 //! program is linked with all the crate's dependencies.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 mod bit_equality;
 mod composed;
 mod engine;
 mod golden;
 mod optimiser;
+mod refusals;
 mod support;

@@ -1,6 +1,9 @@
 //! The household generator: seed-exact, disjoint, balanced, solvable, of realistic size.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, like the tests")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking, like the tests"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

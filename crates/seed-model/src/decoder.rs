@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use rayon::prelude::*;
 use seed_kernels::attention::{AttentionShape, KeyValueCache};
 use seed_kernels::embedding::gather;
 use seed_kernels::head::token_log_probs;
@@ -25,6 +26,9 @@ use crate::weights::{Direction, Layout, PackedWeights};
 /// Tokens processed together unless [`Decoder::with_pack_tokens`] says otherwise: enough rows for the matrix products,
 /// few enough for the activations of a pack to stay small.
 const PACK_TOKENS: usize = 1024;
+
+/// Fewest tokens of a pack worth scoring on its own.
+const SCORING_PACK_TOKENS: usize = 256;
 
 /// Rotary positions tabulated at first; the table doubles when a longer sequence comes.
 const FIRST_POSITIONS: usize = 1024;
@@ -46,9 +50,26 @@ pub struct Decoder {
     /// Packed for the backward direction on the first gradient: reference copies never need it.
     transposed: OnceLock<Arc<PackedWeights>>,
     rotary: RwLock<Arc<RotaryTable>>,
-    pack_tokens: usize,
+    pub(crate) pack_tokens: usize,
     version: u64,
     pub(crate) buffers: BufferPool,
+}
+
+/// Ranges of consecutive sequences with at most `limit` rows together; a longer sequence is alone.
+pub(crate) fn packs(sequences: &[TokenSequence<'_>], limit: usize) -> Vec<Range<usize>> {
+    let mut packs = Vec::new();
+    let (mut start, mut rows) = (0, 0);
+    for (index, sequence) in sequences.iter().enumerate() {
+        if rows > 0 && rows + sequence.rows() > limit {
+            packs.push(start..index);
+            (start, rows) = (index, 0);
+        }
+        rows += sequence.rows();
+    }
+    if start < sequences.len() {
+        packs.push(start..sequences.len());
+    }
+    packs
 }
 
 /// Lays sequences end to end, each up to its last scored token.
@@ -163,21 +184,24 @@ impl Decoder {
         temperature: f32,
     ) -> Result<Vec<Scores>, ModelError> {
         self.validate(sequences, temperature)?;
-        self.buffers.with(|buffers| {
-            let mut scores = Vec::with_capacity(sequences.len());
-            for range in self.packs(sequences) {
-                fill(&mut buffers.pack, &mut buffers.scored, &sequences[range.clone()]);
-                self.run_pack(buffers);
-                scores.extend(self.score_rows(
-                    &buffers.workspace.hidden,
-                    &mut buffers.scored,
-                    sequences,
-                    range,
-                    temperature,
-                )?);
-            }
-            Ok(scores)
-        })
+        // Packs run side by side, together no larger than one of a training pass.
+        let limit = (self.pack_tokens / rayon::current_num_threads()).max(SCORING_PACK_TOKENS);
+        let packs: Vec<Result<Vec<Scores>, ModelError>> = packs(sequences, limit.min(self.pack_tokens))
+            .into_par_iter()
+            .map(|range| {
+                self.buffers.with(|buffers| {
+                    fill(&mut buffers.pack, &mut buffers.scored, &sequences[range.clone()]);
+                    self.run_pack(buffers);
+                    let hidden = &buffers.workspace.hidden;
+                    self.score_rows(hidden, &mut buffers.scored, sequences, range, temperature)
+                })
+            })
+            .collect();
+        let mut scores = Vec::with_capacity(sequences.len());
+        for pack in packs {
+            scores.extend(pack?);
+        }
+        Ok(scores)
     }
 
     /// Logits after every token, `[tokens.len(), vocabulary_size]`. For tests and small tools.
@@ -234,23 +258,6 @@ impl Decoder {
             sequence.validate(&|| sequence_name(index), vocabulary_size, maximum)?;
         }
         Ok(())
-    }
-
-    /// Consecutive sequences which fit together into a pack.
-    pub(crate) fn packs(&self, sequences: &[TokenSequence<'_>]) -> Vec<Range<usize>> {
-        let mut packs = Vec::new();
-        let (mut start, mut rows) = (0, 0);
-        for (index, sequence) in sequences.iter().enumerate() {
-            if rows > 0 && rows + sequence.rows() > self.pack_tokens {
-                packs.push(start..index);
-                (start, rows) = (index, 0);
-            }
-            rows += sequence.rows();
-        }
-        if start < sequences.len() {
-            packs.push(start..sequences.len());
-        }
-        packs
     }
 
     /// Final norm, output matrix and log-soft-max at the scored rows of `hidden`; one [`Scores`] for each sequence in

@@ -17,8 +17,14 @@ use crate::buffers::Workspace;
 use crate::decoder::{Decoder, Slots};
 use crate::error::ModelError;
 use crate::pack::Pack;
-use crate::sampler::{Sampled, Sampling, sample};
+use crate::sampler::{Sampling, sample};
 use crate::sequence_state::SequenceState;
+
+/// Parameters up to which a step is split into groups of sequences: their weights stay in a processor's caches.
+const LARGEST_GROUPED: usize = 1 << 24;
+
+/// Fewest rows worth a group of their own.
+const GROUP_ROWS: usize = 4;
 
 /// Bounds of the work done at a time. Results do not depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +102,7 @@ struct Active {
     token_ids: Vec<u32>,
     log_probs: Vec<f32>,
     kept_log_masses: Vec<f32>,
+    failure: Option<ModelError>,
 }
 
 impl Active {
@@ -122,6 +129,26 @@ impl Active {
         }
     }
 
+    /// Appends a token chosen from `logits`, or fails where those are not finite.
+    fn choose(&mut self, logits: &[f32]) {
+        let request = &mut self.request;
+        if let Some(&value) = logits.iter().find(|logit| !logit.is_finite()) {
+            self.failure = Some(ModelError::NonFinite {
+                owner: request_name(request.id),
+                quantity: "a logit",
+                position: request.state.len(),
+                value,
+            });
+            return;
+        }
+        let uniform = request.key.uniform(self.token_ids.len() as u64);
+        let sampled = sample(logits, &request.sampling, uniform);
+        self.token_ids.push(sampled.token);
+        self.log_probs.push(sampled.log_prob);
+        self.kept_log_masses.push(sampled.kept_log_mass);
+        request.state.tokens.push(sampled.token);
+    }
+
     fn into_generation(self, finish: FinishReason) -> Generation {
         Generation {
             id: self.request.id,
@@ -134,20 +161,78 @@ impl Active {
     }
 }
 
+/// Unread tokens of one sequence that a step reads.
+struct Share<'s> {
+    active: &'s mut Active,
+    count: usize,
+    /// Whether these are all that is unread, so that the next token can be chosen.
+    reaches_end: bool,
+}
+
+/// Sequences which one task takes through a step, with the task's buffers.
+#[derive(Default)]
+struct Group {
+    pack: Pack,
+    workspace: Workspace,
+    last_hidden: Vec<f32>,
+    normed: Vec<f32>,
+    logits: Vec<f32>,
+}
+
+impl Group {
+    /// Reads every share and chooses the next token of those read to their end.
+    fn advance(&mut self, decoder: &Decoder, shares: &mut [Share<'_>]) {
+        let config = decoder.config();
+        let width = config.hidden_size;
+        self.pack.clear();
+        for share in &*shares {
+            let state = &share.active.request.state;
+            let start = state.cached();
+            self.pack.push(&state.tokens[start..start + share.count], start);
+        }
+        let mut caches: Vec<&mut [KeyValueCache]> = shares
+            .iter_mut()
+            .map(|share| share.active.request.state.caches.as_mut_slice())
+            .collect();
+        decoder.run_layers(&self.pack, &mut caches, Slots::PerLayer, &mut self.workspace);
+
+        self.last_hidden.clear();
+        for (segment, _) in self
+            .pack
+            .segments
+            .iter()
+            .zip(&*shares)
+            .filter(|(_, share)| share.reaches_end)
+        {
+            let row = segment.rows.end - 1;
+            self.last_hidden
+                .extend_from_slice(&self.workspace.hidden[row * width..(row + 1) * width]);
+        }
+        let reached: Vec<&mut Share<'_>> = shares.iter_mut().filter(|share| share.reaches_end).collect();
+        decoder.head_logits(
+            &self.last_hidden,
+            reached.len(),
+            &mut self.normed,
+            &mut self.logits,
+        );
+        self.logits
+            .par_chunks_exact(config.vocabulary_size)
+            .zip(reached)
+            .for_each(|(logits, share)| share.active.choose(logits));
+    }
+}
+
 /// Generates responses with one decoder.
 pub struct Engine<'a> {
     decoder: &'a Decoder,
     options: EngineOptions,
     queue: VecDeque<Active>,
     active: Vec<Active>,
-    /// Finished, with their tickets, but not yet handed out.
+    /// Finished or failed, with their tickets, but not yet handed out.
     finished: Vec<(u64, Generation)>,
+    failed: VecDeque<(u64, ModelError)>,
     next_ticket: u64,
-    pack: Pack,
-    workspace: Workspace,
-    last_hidden: Vec<f32>,
-    normed: Vec<f32>,
-    logits: Vec<f32>,
+    groups: Vec<Group>,
 }
 
 fn request_name(id: u64) -> String {
@@ -166,12 +251,9 @@ impl<'a> Engine<'a> {
             queue: VecDeque::new(),
             active: Vec::new(),
             finished: Vec::new(),
+            failed: VecDeque::new(),
             next_ticket: 0,
-            pack: Pack::default(),
-            workspace: Workspace::default(),
-            last_hidden: Vec::new(),
-            normed: Vec::new(),
-            logits: Vec::new(),
+            groups: Vec::new(),
         }
     }
 
@@ -180,9 +262,9 @@ impl<'a> Engine<'a> {
         self.decoder
     }
 
-    /// Whether no request waits, is in progress or is finished but not handed out.
+    /// Whether no request waits, is in progress, or has ended without having been handed out.
     pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.active.is_empty() && self.finished.is_empty()
+        self.queue.is_empty() && self.active.is_empty() && self.finished.is_empty() && self.failed.is_empty()
     }
 
     /// Puts a request into the queue.
@@ -223,6 +305,7 @@ impl<'a> Engine<'a> {
             self.queue.retain(|active| active.ticket < first);
             self.active.retain(|active| active.ticket < first);
             self.finished.retain(|(ticket, _)| *ticket < first);
+            self.failed.retain(|(ticket, _)| *ticket < first);
         }
         result
     }
@@ -259,6 +342,7 @@ impl<'a> Engine<'a> {
     /// other weights.
     pub fn prefill(&mut self, mut state: SequenceState, tokens: &[u32]) -> Result<SequenceState, ModelError> {
         let owner = || "prefill".to_owned();
+        let (decoder, chunk) = (self.decoder, self.options.prefill_chunk);
         self.check_state(&state, &owner)?;
         self.decoder.validate_tokens(tokens, state.len(), &owner)?;
         let (length, maximum) = (state.len() + tokens.len(), self.decoder.config().max_positions);
@@ -270,16 +354,17 @@ impl<'a> Engine<'a> {
             });
         }
         state.tokens.extend_from_slice(tokens);
+        let Group { pack, workspace, .. } = self.group();
         while state.cached() < state.len() {
             let start = state.cached();
-            let end = state.len().min(start + self.options.prefill_chunk);
-            self.pack.clear();
-            self.pack.push(&state.tokens[start..end], start);
-            self.decoder.run_layers(
-                &self.pack,
+            let end = state.len().min(start + chunk);
+            pack.clear();
+            pack.push(&state.tokens[start..end], start);
+            decoder.run_layers(
+                pack,
                 &mut [state.caches.as_mut_slice()],
                 Slots::PerLayer,
-                &mut self.workspace,
+                workspace,
             );
         }
         Ok(state)
@@ -307,6 +392,7 @@ impl<'a> Engine<'a> {
             token_ids: Vec::new(),
             log_probs: Vec::new(),
             kept_log_masses: Vec::new(),
+            failure: None,
             request,
         })
     }
@@ -319,50 +405,52 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// One step; what finishes goes to `self.finished`.
+    /// One step; what finishes goes to `self.finished`. A failure is the whole of what a step has to tell, so when
+    /// several fail in one step, the following steps tell the others.
     fn advance(&mut self) -> Result<(), ModelError> {
-        let max_positions = self.decoder.config().max_positions;
-        while self.active.len() < self.options.max_active {
-            let Some(active) = self.queue.pop_front() else {
-                break;
-            };
-            match active.finish(max_positions) {
-                Some(finish) => self
-                    .finished
-                    .push((active.ticket, active.into_generation(finish))),
-                None => self.active.push(active),
+        if self.failed.is_empty() {
+            self.admit();
+            self.read();
+            for mut active in std::mem::take(&mut self.active) {
+                match active.failure.take() {
+                    Some(error) => self.failed.push_back((active.ticket, error)),
+                    None => self.keep(active),
+                }
             }
         }
-        let reached = self.read();
-        if reached.is_empty() {
-            return Ok(());
+        match self.failed.pop_front() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
         }
-        let failure = self.choose(&reached);
-        for active in std::mem::take(&mut self.active) {
-            if failure
-                .as_ref()
-                .is_some_and(|(ticket, _)| *ticket == active.ticket)
-            {
-                continue;
-            }
-            match active.finish(max_positions) {
-                Some(finish) => self
-                    .finished
-                    .push((active.ticket, active.into_generation(finish))),
-                None => self.active.push(active),
-            }
-        }
-        failure.map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Reads one token of each sequence in decoding and up to `prefill_chunk` prompt tokens. Returns, for each
-    /// sequence read to its end, its index among the active and the row of its last token in the pack.
-    fn read(&mut self) -> Vec<(usize, usize)> {
+    /// Moves requests from the queue to the active while there is room.
+    fn admit(&mut self) {
+        while self.active.len() < self.options.max_active {
+            let Some(active) = self.queue.pop_front() else {
+                return;
+            };
+            self.keep(active);
+        }
+    }
+
+    /// Puts a request to the finished if nothing more is to be generated, else to the active.
+    fn keep(&mut self, active: Active) {
+        match active.finish(self.decoder.config().max_positions) {
+            Some(finish) => self
+                .finished
+                .push((active.ticket, active.into_generation(finish))),
+            None => self.active.push(active),
+        }
+    }
+
+    /// Reads one token of each sequence in decoding and up to `prefill_chunk` prompt tokens, and chooses the next
+    /// token of those read to their end.
+    fn read(&mut self) {
+        let decoder = self.decoder;
         let mut budget = self.options.prefill_chunk;
-        let mut reached = Vec::with_capacity(self.active.len());
-        let mut caches: Vec<&mut [KeyValueCache]> = Vec::with_capacity(self.active.len());
-        self.pack.clear();
-        for (index, active) in self.active.iter_mut().enumerate() {
+        let mut shares: Vec<Share<'_>> = Vec::with_capacity(self.active.len());
+        for active in &mut self.active {
             let unread = active.unread();
             let count = if active.token_ids.is_empty() {
                 let count = unread.min(budget);
@@ -371,80 +459,71 @@ impl<'a> Engine<'a> {
             } else {
                 unread
             };
-            if count == 0 {
-                continue;
-            }
-            let state = &mut active.request.state;
-            let start = state.cached();
-            self.pack.push(&state.tokens[start..start + count], start);
-            caches.push(&mut state.caches);
-            if count == unread {
-                reached.push((index, self.pack.rows() - 1));
+            if count > 0 {
+                shares.push(Share {
+                    active,
+                    count,
+                    reaches_end: count == unread,
+                });
             }
         }
-        if !caches.is_empty() {
-            self.decoder
-                .run_layers(&self.pack, &mut caches, Slots::PerLayer, &mut self.workspace);
+        if shares.is_empty() {
+            return;
         }
-        reached
+        let rows = shares.iter().map(|share| share.count).sum();
+        let mut parts = divide(&mut shares, group_count(decoder, rows));
+        while self.groups.len() < parts.len() {
+            self.groups.push(Group::default());
+        }
+        self.groups
+            .par_iter_mut()
+            .zip(&mut parts)
+            .for_each(|(group, shares)| group.advance(decoder, shares));
     }
 
-    /// Chooses the next token of the sequences in `reached`. Returns the ticket of the first whose logits are not
-    /// finite, with the error; the others have their tokens.
-    fn choose(&mut self, reached: &[(usize, usize)]) -> Option<(u64, ModelError)> {
-        let config = self.decoder.config();
-        let width = config.hidden_size;
-        self.last_hidden.clear();
-        for &(_, row) in reached {
-            self.last_hidden
-                .extend_from_slice(&self.workspace.hidden[row * width..(row + 1) * width]);
+    /// Buffers for work outside of a step.
+    fn group(&mut self) -> &mut Group {
+        if self.groups.is_empty() {
+            self.groups.push(Group::default());
         }
-        self.decoder.head_logits(
-            &self.last_hidden,
-            reached.len(),
-            &mut self.normed,
-            &mut self.logits,
-        );
-        let active = &self.active;
-        let sampled: Vec<Result<Sampled, f32>> = self
-            .logits
-            .par_chunks_exact(config.vocabulary_size)
-            .zip(reached)
-            .map(|(logits, &(index, _))| {
-                if let Some(&value) = logits.iter().find(|logit| !logit.is_finite()) {
-                    return Err(value);
-                }
-                let active = &active[index];
-                let uniform = active.request.key.uniform(active.token_ids.len() as u64);
-                Ok(sample(logits, &active.request.sampling, uniform))
-            })
-            .collect();
-        let mut failure = None;
-        for (&(index, _), sampled) in reached.iter().zip(sampled) {
-            let active = &mut self.active[index];
-            match sampled {
-                Ok(sampled) => {
-                    active.token_ids.push(sampled.token);
-                    active.log_probs.push(sampled.log_prob);
-                    active.kept_log_masses.push(sampled.kept_log_mass);
-                    active.request.state.tokens.push(sampled.token);
-                }
-                // A second failing request meets its error in the next step: it has read all but chosen nothing.
-                Err(_) if failure.is_some() => active
-                    .request
-                    .state
-                    .truncate_cache(active.request.state.len() - 1),
-                Err(value) => {
-                    let error = ModelError::NonFinite {
-                        owner: request_name(active.request.id),
-                        quantity: "a logit",
-                        position: active.request.state.len(),
-                        value,
-                    };
-                    failure = Some((active.ticket, error));
-                }
-            }
-        }
-        failure
+        &mut self.groups[0]
     }
+}
+
+/// Number of groups for a step over `rows` rows.
+///
+/// Groups run side by side and need not wait for each other at every operation, which costs small models a good part
+/// of a step. A group reads all weights, though, so large models, bound by memory, are better off with one group whose
+/// operations are split over the threads.
+fn group_count(decoder: &Decoder, rows: usize) -> usize {
+    if decoder.parameters().total() > LARGEST_GROUPED {
+        1
+    } else {
+        rayon::current_num_threads().min(rows / GROUP_ROWS).max(1)
+    }
+}
+
+/// Cuts `shares` into at most `count` consecutive parts of about the same number of rows.
+fn divide<'a, 's>(mut shares: &'a mut [Share<'s>], count: usize) -> Vec<&'a mut [Share<'s>]> {
+    let mut rows: usize = shares.iter().map(|share| share.count).sum();
+    let mut parts = Vec::with_capacity(count);
+    for remaining in (1..=count).rev() {
+        let target = rows.div_ceil(remaining);
+        let mut taken = 0;
+        let length = shares
+            .iter()
+            .take_while(|share| {
+                let takes = taken < target;
+                taken += if takes { share.count } else { 0 };
+                takes
+            })
+            .count();
+        let (part, rest) = std::mem::take(&mut shares).split_at_mut(length);
+        shares = rest;
+        rows -= taken;
+        if !part.is_empty() {
+            parts.push(part);
+        }
+    }
+    parts
 }

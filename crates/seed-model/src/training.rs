@@ -11,7 +11,7 @@ use seed_kernels::rotary::RotaryTable;
 
 use crate::backward::backward;
 use crate::buffers::{Buffers, Workspace, ensure_caches};
-use crate::decoder::{Decoder, Slots, fill, sequence_name};
+use crate::decoder::{Decoder, Slots, fill, packs, sequence_name};
 use crate::error::ModelError;
 use crate::gradients::Gradients;
 use crate::layer::{LayerActivations, copy_into, forward, sized};
@@ -46,7 +46,7 @@ impl Decoder {
             buffers
                 .layers
                 .resize_with(self.config().layers, LayerActivations::default);
-            for range in self.packs(sequences) {
+            for range in packs(sequences, self.pack_tokens) {
                 self.accumulate_pack(sequences, range, temperature, gradients, loss, recompute, buffers)?;
             }
             Ok(())

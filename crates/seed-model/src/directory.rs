@@ -126,14 +126,11 @@ impl ModelDirectory {
                 .named_token("eos_token")
                 .and_then(|token| tokenizer.token_id(token)),
         );
-        // First without, then with the template's own: only a control token can be found to end a turn.
-        let mut tokenizer = tokenizer.with_control_tokens(&end_tokens.iter().copied().collect::<Vec<_>>());
+        let tokenizer = tokenizer.with_control_tokens(&end_tokens.iter().copied().collect::<Vec<_>>());
         if let Some(template) = &chat
             && let Ok(turns) = TurnFormat::derive(template, &tokenizer)
-            && let Some(end) = turns.end_of_turn()
         {
-            end_tokens.insert(end);
-            tokenizer = tokenizer.with_control_tokens(&[end]);
+            end_tokens.extend(turns.end_of_turn());
         }
         if let Some(&outside) = end_tokens
             .iter()

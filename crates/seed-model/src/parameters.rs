@@ -81,7 +81,7 @@ impl Parameters {
             let values = parameters.get_mut(index);
             if name.ends_with("norm.weight") {
                 values.fill(1.0);
-            } else if !name.ends_with(".bias") {
+            } else if !name.ends_with("proj.bias") {
                 let writes_residual = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
                 let scale = if writes_residual { residual_scale } else { 1.0 };
                 let deviation = f64::from(config.initializer_range) * scale;

@@ -114,25 +114,21 @@ impl Tokenizer {
     /// The same tokenizer with further control tokens, which ordinary text cannot yield from then on: the end tokens
     /// of a model, which not every `tokenizer.json` marks as special. Ids without a token are ignored.
     #[must_use]
-    pub fn with_control_tokens(&self, ids: &[u32]) -> Self {
-        if ids.iter().all(|&id| self.is_control(id)) {
-            return self.clone();
-        }
-        let mut shared = Shared::clone(&self.shared);
+    pub fn with_control_tokens(mut self, ids: &[u32]) -> Self {
         for &id in ids {
-            if let Some(text) = shared.tokenizer.id_to_token(id)
+            if !self.is_control(id)
+                && let Some(text) = self.token_name(id)
                 && !text.is_empty()
             {
-                shared.control.entry(id).or_insert(Control {
+                let control = Control {
                     text,
                     strips_left: false,
                     strips_right: false,
-                });
+                };
+                Arc::make_mut(&mut self.shared).control.insert(id, control);
             }
         }
-        Self {
-            shared: Arc::new(shared),
-        }
+        self
     }
 
     /// Ids of text from outside. The result holds no control token.

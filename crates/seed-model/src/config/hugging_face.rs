@@ -111,7 +111,7 @@ pub(super) fn read(text: &str) -> Result<DecoderConfig, ModelError> {
     };
     let (rope_theta, rope_scaling) = rope(
         raw.rope_theta,
-        raw.rope_parameters.or(raw.rope_scaling).unwrap_or_default(),
+        &raw.rope_parameters.or(raw.rope_scaling).unwrap_or_default(),
         max_positions,
     )?;
     let config = DecoderConfig {
@@ -201,7 +201,7 @@ fn refuse_unsupported(raw: &RawConfig, family: Family) -> Result<(), ModelError>
     Ok(())
 }
 
-fn rope(theta: Option<f64>, raw: RawRope, max_positions: usize) -> Result<(f64, RopeScaling), ModelError> {
+fn rope(theta: Option<f64>, raw: &RawRope, max_positions: usize) -> Result<(f64, RopeScaling), ModelError> {
     let theta = raw.rope_theta.or(theta).unwrap_or(10_000.0);
     if let Some(part) = raw.partial_rotary_factor
         && part != 1.0

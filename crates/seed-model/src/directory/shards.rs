@@ -323,7 +323,7 @@ pub(super) fn write(
         "weight_map": weight_map,
     });
     write_file(&directory.join(super::weights::INDEX), |file| {
-        write!(file, "{index:#}\n")
+        writeln!(file, "{index:#}")
     })
 }
 

@@ -304,7 +304,7 @@ fn wrong_tensors_are_named_with_both_shapes() {
 fn broken_weight_files_are_told_apart() {
     let replaced = |bytes: Vec<u8>| {
         refusal(u64::MAX, move |path| {
-            fs::write(path.join("model.safetensors"), bytes).unwrap()
+            fs::write(path.join("model.safetensors"), bytes).unwrap();
         })
     };
     let truncated = |keep: fn(u64) -> u64| {
@@ -363,7 +363,7 @@ fn broken_indexes_are_told_apart() {
     ] {
         let message = refusal(20_000, |path| {
             edit_json(&path.join(INDEX), |index| {
-                index["weight_map"]["model.norm.weight"] = json!(name)
+                index["weight_map"]["model.norm.weight"] = json!(name);
             });
         });
         assert!(
@@ -461,17 +461,17 @@ fn stop_tokens_are_the_union_of_all_files() {
     // `<|im_end|>` (1) comes from the template, 2 from config.json.
     assert_eq!(load_directory(&path).unwrap().end_tokens, [1, 2]);
     edit_json(&path.join("generation_config.json"), |config| {
-        config["eos_token_id"] = json!([7, 2])
+        config["eos_token_id"] = json!([7, 2]);
     });
     edit_json(&path.join("tokenizer_config.json"), |config| {
-        config["eos_token"] = json!({"content": "<|im_start|>"})
+        config["eos_token"] = json!({"content": "<|im_start|>"});
     });
     let model = load_directory(&path).unwrap();
     assert_eq!(model.end_tokens, [0, 1, 2, 7]);
     // Token 7 is an ordinary byte: as an end token it is out of reach of text.
     assert!(model.tokenizer.is_control(7));
     edit_json(&path.join("generation_config.json"), |config| {
-        config["eos_token_id"] = json!(400)
+        config["eos_token_id"] = json!(400);
     });
     assert!(
         load_directory(&path)
@@ -486,7 +486,7 @@ fn the_template_file_comes_before_the_entry_in_the_options() {
     let (_parent, path) = saved(Family::Llama, u64::MAX);
     let options = path.join("tokenizer_config.json");
     edit_json(&options, |config| {
-        config["chat_template"] = json!("{{ messages[0].content }}")
+        config["chat_template"] = json!("{{ messages[0].content }}");
     });
     assert_eq!(
         load_directory(&path).unwrap().chat.unwrap().source(),
@@ -526,11 +526,11 @@ fn oversized_and_foreign_text_files_are_refused() {
         "{oversized}"
     );
     let binary = refusal(u64::MAX, |path| {
-        fs::write(path.join("generation_config.json"), [0xff, 0xfe]).unwrap()
+        fs::write(path.join("generation_config.json"), [0xff, 0xfe]).unwrap();
     });
     assert!(binary.contains("it is not UTF-8"), "{binary}");
     let list = refusal(u64::MAX, |path| {
-        fs::write(path.join("tokenizer_config.json"), "[]").unwrap()
+        fs::write(path.join("tokenizer_config.json"), "[]").unwrap();
     });
     assert!(
         list.starts_with("`MODEL/tokenizer_config.json` is broken"),

@@ -1,4 +1,4 @@
-//! An exported directory in the hands of transformers (`golden/check_export.py`).
+//! An exported directory in the hands of transformers (`tests/golden/check_export.py`).
 //!
 //! Runs where the environment variable `SEED_PYTHON` names an interpreter that has torch and transformers.
 

@@ -1,4 +1,4 @@
-//! Rotary frequencies, token ids and chat templates against transformers' (`golden/make_*_golden.py`).
+//! Rotary frequencies, token ids and chat templates against transformers' (`tests/golden/make_*_golden.py`).
 
 use std::path::{Path, PathBuf};
 

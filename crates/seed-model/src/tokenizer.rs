@@ -112,13 +112,16 @@ impl Tokenizer {
     }
 
     /// The same tokenizer with further control tokens, which ordinary text cannot yield from then on: the end tokens
-    /// of a model, which not every `tokenizer.json` marks as special. Ids without a token are ignored.
+    /// of a model, which not every `tokenizer.json` marks as special.
+    ///
+    /// Ids without a token are ignored, and so are tokens of one character: a model that ends its response with a
+    /// line break still has to read line breaks.
     #[must_use]
     pub fn with_control_tokens(mut self, ids: &[u32]) -> Self {
         for &id in ids {
             if !self.is_control(id)
                 && let Some(text) = self.token_name(id)
-                && !text.is_empty()
+                && text.chars().nth(1).is_some()
             {
                 let control = Control {
                     text,
@@ -133,7 +136,8 @@ impl Tokenizer {
 
     /// Ids of text from outside. The result holds no control token.
     ///
-    /// Where the text spells a control token, the spelling is encoded piece by piece, as any other text.
+    /// Where the text spells a control token, the spelling is encoded piece by piece, as any other text. A single
+    /// character that the tokenizer itself marks as a special token has no other spelling and is left out.
     pub fn encode_text(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         self.encode_ordinary(text, &mut ids);
@@ -167,7 +171,7 @@ impl Tokenizer {
             start = cut;
         }
         if start == 0 {
-            // A single character that stands for a control token has no other spelling.
+            // There is nothing to cut: the control tokens are single characters.
             ids.extend(encoding.get_ids().iter().filter(|&&id| !self.is_control(id)));
         } else {
             self.encode_ordinary(&text[start..], ids);

@@ -127,6 +127,7 @@ pub fn sft(
             let state = restore(&checkpoint, &mut tuner, &data, config.sft.micro_batch_tokens)?;
             best = state.best;
             saved = Some(state.update);
+            store.mark_latest(state.update)?;
             observer.event(&Event::Note {
                 text: format!("resuming after update {}", state.update),
             });

@@ -163,6 +163,7 @@ impl Session {
                     let state = restore(&checkpoint, &mut trainer, &initial_weights)?;
                     best = state.best;
                     saved = Some(state.iteration);
+                    store.mark_latest(state.iteration)?;
                     observer.event(&Event::Note {
                         text: format!("resuming after iteration {}", state.iteration),
                     });

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::manifest::{FileRecord, MANIFEST, Manifest};
 use super::store::{Checkpoint, CheckpointStore};
-use crate::durable::{nonce, sync_parent, write_atomic_on};
+use crate::durable::{nonce, sync_parent};
 use crate::error::RunError;
 use crate::file_system::DurableFile;
 use crate::tensors::{self, TensorView};
@@ -158,11 +158,7 @@ impl<'a> CheckpointDraft<'a> {
             .map_err(|source| RunError::io("put in place", &target, 0, source))?;
         self.published = true;
         sync_parent(file_system, &target)?;
-        write_atomic_on(
-            file_system,
-            &self.store.latest_path(),
-            format!("{}\n", CheckpointStore::name_of(self.step)).as_bytes(),
-        )?;
+        self.store.mark_latest(self.step)?;
         if let Some(old) = set_aside {
             // What is left is removed at the next start.
             let _ = file_system.remove_directory(&old);

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::draft::{CheckpointDraft, temporary_name};
 use super::manifest::{FileRecord, MANIFEST, Manifest};
-use crate::durable::{TEMPORARY, sync_parent};
+use crate::durable::{TEMPORARY, sync_parent, write_atomic_on};
 use crate::error::{CheckpointFault, RunError};
 use crate::file_system::{Disk, FileSystem};
 use crate::tensors::{NamedTensor, read_tensors};
@@ -202,6 +202,15 @@ impl CheckpointStore {
             removed.push(step);
         }
         Ok(removed)
+    }
+
+    /// Makes `LATEST` name `step`. Publishing does so too, but a process can die between the rename and the hint.
+    ///
+    /// # Errors
+    /// The failed operation.
+    pub fn mark_latest(&self, step: u64) -> Result<(), RunError> {
+        let line = format!("{}\n", Self::name_of(step));
+        write_atomic_on(self.file_system(), &self.latest_path(), line.as_bytes())
     }
 
     /// The folder of one step's checkpoint.

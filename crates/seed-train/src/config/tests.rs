@@ -295,7 +295,7 @@ fn quickstart_derives_what_the_readme_says() {
     updates in all, at most                       40
     warm-up iterations                             0
     analyses per iteration, at most               32
-    evaluations                                    5
+    evaluations                                    3
     checkpoints written                            4
     memory: weights                          5.7 MiB
     memory: copies of the weights            5.7 MiB

@@ -130,7 +130,7 @@ fn a_skill_that_says_nothing_opens_no_gap() {
             (
                 value("seed/gap_mean"),
                 value("seed/gap_deviation"),
-                value("seed/gap_mean_last")
+                value("seed/gap_mean_live")
             ),
             (0.0, 0.0, 0.0)
         );

@@ -8,6 +8,9 @@ use super::batch::TrainedSequence;
 use super::names;
 use crate::TrainError;
 
+/// The algorithm that guides nothing, and so has no coverage to report.
+const GRPO: &str = "grpo";
+
 /// How sequences become optimiser steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UpdateOptions {
@@ -42,7 +45,9 @@ pub(super) fn update(
 ) -> Result<(), TrainError> {
     let views: Vec<_> = sequences.iter().map(TrainedSequence::view).collect();
     let plan = UpdatePlan::new(algorithm, policy, &views, iteration)?;
-    names::record(&plan.report().named(), metrics);
+    if algorithm.name() != GRPO {
+        names::record(&plan.report().named(), metrics);
+    }
     let order: Vec<usize> = (0..sequences.len()).collect();
     let steps = order.len().div_ceil(options.mini_batch_rows.max(1)) * options.epochs;
     let mut total = UpdateMetrics::default();

@@ -94,3 +94,17 @@ pub enum TrainError {
         message: String,
     },
 }
+
+impl TrainError {
+    /// Whether the disk, a quota or a limit of file sizes is what stopped the program.
+    pub fn is_resource(&self) -> bool {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match self {
+            Self::Run(error) => error.is_resource(),
+            Self::File(error) | Self::Model(seed_model::ModelError::File(error)) => {
+                matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+            }
+            _ => false,
+        }
+    }
+}

@@ -105,17 +105,16 @@ pub fn sft(
         config.sft.micro_batch_tokens,
     );
     // Whatever can be wrong with weights or examples has shown before there is a run that would be in the way.
-    let run = match opened {
-        Some(run) => run,
-        None => {
-            let record = RunRecord::now(
-                &config.run.name,
-                config.run.seed,
-                env!("CARGO_PKG_VERSION"),
-                command,
-            );
-            RunDirectory::create(&config.run.directory, &record, &to_toml(config))?
-        }
+    let run = if let Some(run) = opened {
+        run
+    } else {
+        let record = RunRecord::now(
+            &config.run.name,
+            config.run.seed,
+            env!("CARGO_PKG_VERSION"),
+            command,
+        );
+        RunDirectory::create(&config.run.directory, &record, &to_toml(config))?
     };
     let store = run.checkpoints()?;
     let mut best = None;

@@ -22,8 +22,12 @@ use support::analyst::Analyst;
 type Contents = BTreeMap<String, Vec<u8>>;
 
 /// Everything that has state is on: reference, moving average, evaluation before training, the best checkpoint.
-const STATEFUL: [&str; 4] =
-    ["seed.teacher=ema", "evaluation.before_training=true", "checkpoint.keep_best=true", "rollout.temperature=0.9"];
+const STATEFUL: [&str; 4] = [
+    "seed.teacher=ema",
+    "evaluation.before_training=true",
+    "checkpoint.keep_best=true",
+    "rollout.temperature=0.9",
+];
 
 struct Runs {
     model: TinyModel,
@@ -33,7 +37,11 @@ struct Runs {
 
 impl Runs {
     fn new() -> Self {
-        Self { model: TinyModel::new(), analyst: Analyst::skilled(), folder: tempfile::tempdir().unwrap() }
+        Self {
+            model: TinyModel::new(),
+            analyst: Analyst::skilled(),
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn directory(&self, name: &str) -> PathBuf {
@@ -42,11 +50,22 @@ impl Runs {
 
     fn config(&self, name: &str, overrides: &[&str]) -> TrainConfig {
         let all: Vec<&str> = STATEFUL.iter().chain(overrides).copied().collect();
-        support::config(&self.directory(name), &self.model.path(), &self.analyst.base_url, &all)
+        support::config(
+            &self.directory(name),
+            &self.model.path(),
+            &self.analyst.base_url,
+            &all,
+        )
     }
 
     /// Trains until the end, or until `stop_after` iterations are done (0: before the first).
-    fn train(&self, config: &TrainConfig, start: Start, stop_after: Option<u64>) -> Result<Summary, TrainError> {
+    #[expect(clippy::unused_self, reason = "reads as what this run does")]
+    fn train(
+        &self,
+        config: &TrainConfig,
+        start: Start,
+        stop_after: Option<u64>,
+    ) -> Result<Summary, TrainError> {
         let stop = StopFlag::new();
         let mut observer = |event: &Event<'_>| {
             if let Event::Iteration { iteration, .. } = event
@@ -59,7 +78,14 @@ impl Runs {
             stop.set();
         }
         let world = open_world(&config.world).unwrap().world;
-        train(config, world, start, vec!["test".to_owned()], &stop, &mut observer)
+        train(
+            config,
+            world,
+            start,
+            vec!["test".to_owned()],
+            &stop,
+            &mut observer,
+        )
     }
 
     fn whole(&self, name: &str) -> Summary {
@@ -70,7 +96,9 @@ impl Runs {
 /// A run's files without those of checkpoints other than the newest.
 fn results(run: &Path) -> Contents {
     let mut contents = support::contents(run);
-    contents.retain(|name, _| !name.starts_with("checkpoints/") || name.starts_with("checkpoints/step-00000006/"));
+    contents.retain(|name, _| {
+        !name.starts_with("checkpoints/") || name.starts_with("checkpoints/step-00000006/")
+    });
     contents
 }
 
@@ -87,7 +115,12 @@ fn a_run_stopped_after_any_iteration_ends_with_the_same_bytes() {
     let expected = results(&runs.directory("whole"));
     assert_eq!((expected_summary.iterations, expected_summary.episodes), (6, 36));
     assert!(expected.len() > 20, "{:?}", expected.keys());
-    for name in ["metrics.jsonl", "evaluations.jsonl", "trajectories/iteration-000006.jsonl.zst", "skills/iteration-000001.jsonl.zst"] {
+    for name in [
+        "metrics.jsonl",
+        "evaluations.jsonl",
+        "trajectories/iteration-000006.jsonl.zst",
+        "skills/iteration-000001.jsonl.zst",
+    ] {
         assert!(!expected[name].is_empty());
     }
     runs.whole("again");
@@ -113,7 +146,10 @@ fn a_run_stopped_after_any_iteration_ends_with_the_same_bytes() {
     assert_eq!(facts(runs.train(&config, start, None).unwrap()), expected_summary);
     compare(&results(&runs.directory("halting")), &expected, "halting");
     // A finished run can be resumed, and is what it was.
-    assert_eq!(facts(runs.train(&config, Start::Resume, None).unwrap()), expected_summary);
+    assert_eq!(
+        facts(runs.train(&config, Start::Resume, None).unwrap()),
+        expected_summary
+    );
     compare(&results(&runs.directory("halting")), &expected, "finished");
 }
 
@@ -133,7 +169,13 @@ fn a_damaged_newest_checkpoint_is_passed_over_and_made_again() {
     runs.whole("run");
     let directory = runs.directory("run");
     let expected = results(&directory);
-    for file in ["model/model.safetensors", "optimiser.safetensors", "teacher.safetensors", "state.json", "MANIFEST.json"] {
+    for file in [
+        "model/model.safetensors",
+        "optimiser.safetensors",
+        "teacher.safetensors",
+        "state.json",
+        "MANIFEST.json",
+    ] {
         let path = directory.join("checkpoints/step-00000006").join(file);
         let mut bytes = fs_err::read(&path).unwrap();
         let middle = bytes.len() / 2;
@@ -147,7 +189,15 @@ fn a_damaged_newest_checkpoint_is_passed_over_and_made_again() {
         };
         let config = runs.config("run", &[]);
         let world = open_world(&config.world).unwrap().world;
-        train(&config, world, Start::Resume, Vec::new(), &StopFlag::new(), &mut observer).unwrap();
+        train(
+            &config,
+            world,
+            Start::Resume,
+            Vec::new(),
+            &StopFlag::new(),
+            &mut observer,
+        )
+        .unwrap();
         assert_eq!(warnings.len(), 1, "{file}");
         assert!(warnings[0].contains("step-00000006"), "{}", warnings[0]);
         compare(&results(&directory), &expected, file);
@@ -208,7 +258,10 @@ fn what_the_result_depends_on_cannot_change_and_the_rest_can() {
     match runs.train(&changed, Start::Resume, None) {
         Err(error @ TrainError::Mismatch { .. }) => {
             let text = error.to_string();
-            assert!(text.contains("`optimiser.learning_rate` was `0.003`, now `0.0001`"), "{text}");
+            assert!(
+                text.contains("`optimiser.learning_rate` was `0.003`, now `0.0001`"),
+                "{text}"
+            );
             assert!(text.contains("`seed.beta`"), "{text}");
         }
         other => panic!("expected a refusal, got {other:?}"),
@@ -222,14 +275,28 @@ fn what_the_result_depends_on_cannot_change_and_the_rest_can() {
     fs_err::write(&weights, changed).unwrap();
     match runs.train(&config, Start::Resume, None) {
         Err(error @ TrainError::Mismatch { .. }) => {
-            assert!(error.to_string().contains("other weights than when the run began"), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("other weights than when the run began"),
+                "{error}"
+            );
         }
         result => panic!("expected a refusal, got {result:?}"),
     }
     fs_err::write(&weights, genuine).unwrap();
-    let faster =
-        ["run.threads=1", "rollout.max_active_sequences=2", "algorithm.micro_batch_tokens=64", "evaluation.tasks=1"];
-    assert_eq!(runs.train(&runs.config("run", &faster), Start::Resume, None).unwrap().iterations, 6);
+    let faster = [
+        "run.threads=1",
+        "rollout.max_active_sequences=2",
+        "algorithm.micro_batch_tokens=64",
+        "evaluation.tasks=1",
+    ];
+    assert_eq!(
+        runs.train(&runs.config("run", &faster), Start::Resume, None)
+            .unwrap()
+            .iterations,
+        6
+    );
 }
 
 #[test]
@@ -240,7 +307,12 @@ fn one_run_directory_has_one_trainer() {
     let holder = RunDirectory::open(&runs.directory("run")).unwrap();
     match runs.train(&config, Start::Resume, None) {
         Err(TrainError::Run(error @ RunError::Locked { .. })) => {
-            assert!(error.to_string().contains(&format!("process {} ", std::process::id())), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains(&format!("process {} ", std::process::id())),
+                "{error}"
+            );
         }
         other => panic!("expected a refusal, got {other:?}"),
     }
@@ -269,8 +341,19 @@ fn fine_tuning_resumes_to_the_same_bytes() {
             folder.path().join(name),
         )
     };
-    let config = |name: &str| Loaded::<SftConfig>::from_text("test", &text(name), &[]).unwrap().config;
-    let whole = sft(&config("whole"), Start::New, Vec::new(), &StopFlag::new(), &mut Silent).unwrap();
+    let config = |name: &str| {
+        Loaded::<SftConfig>::from_text("test", &text(name), &[])
+            .unwrap()
+            .config
+    };
+    let whole = sft(
+        &config("whole"),
+        Start::New,
+        Vec::new(),
+        &StopFlag::new(),
+        &mut Silent,
+    )
+    .unwrap();
     assert!(whole.updates >= 12 && whole.validation_loss > 0.0);
     let result = |name: &str| {
         let mut contents = support::contents(&folder.path().join(name));
@@ -302,8 +385,25 @@ fn fine_tuning_resumes_to_the_same_bytes() {
         }
     }
     let summary = sft(&config, Start::Resume, Vec::new(), &StopFlag::new(), &mut Silent).unwrap();
-    assert_eq!((summary.updates, summary.validation_loss), (whole.updates, whole.validation_loss));
+    assert_eq!(
+        (summary.updates, summary.validation_loss),
+        (whole.updates, whole.validation_loss)
+    );
     support::assert_same_contents(&result("halting"), &expected, "halting");
+    // Other examples under the same name are noticed.
+    let mut lessons = support::lessons();
+    lessons[3].messages[1].content.push('!');
+    seed_run::write_json_lines(&data, lessons).unwrap();
+    match sft(&config, Start::Resume, Vec::new(), &StopFlag::new(), &mut Silent) {
+        Err(error @ TrainError::Mismatch { .. }) => {
+            assert!(
+                error.to_string().contains("lessons.jsonl` had the digest"),
+                "{error}"
+            );
+        }
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+    seed_run::write_json_lines(&data, support::lessons()).unwrap();
     // A finished run can be resumed: nothing is left to do, and the result is there.
     let summary = sft(&config, Start::Resume, Vec::new(), &StopFlag::new(), &mut Silent).unwrap();
     assert_eq!(summary.validation_loss, whole.validation_loss);

@@ -3,6 +3,7 @@
 //! Results go to standard output; everything here goes to standard error, but for `--json`, whose lines are the
 //! result.
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
@@ -137,13 +138,15 @@ impl Observer for Display {
                     value("policy/entropy"),
                 );
                 if metrics.get("analysis/parse_rate").is_some() {
-                    text.push_str(&format!(
+                    // Writing to a string cannot fail.
+                    let _ = write!(
+                        text,
                         "  skills {:3.0} %  gap {:+.3}",
                         value("analysis/accepted_share") * 100.0,
                         value("seed/gap_mean")
-                    ));
+                    );
                 }
-                text.push_str(&format!("  {:.1} s", value("timing/iteration_seconds")));
+                let _ = write!(text, "  {:.1} s", value("timing/iteration_seconds"));
                 self.line(&text);
             }
             Event::Evaluation {

@@ -69,7 +69,7 @@ impl From<TrainError> for Failure {
             TrainError::Stopped { .. } => ExitCode::Stopped,
             TrainError::Config(_) | TrainError::Mismatch { .. } => ExitCode::Usage,
             TrainError::Run(run) => code_of_run(run),
-            other if disk_is_full(other) => ExitCode::Resource,
+            other if other.is_resource() => ExitCode::Resource,
             _ => ExitCode::Data,
         };
         Self {
@@ -77,21 +77,6 @@ impl From<TrainError> for Failure {
             code,
         }
     }
-}
-
-/// Whether a full disk, a quota or a limit of file sizes is at the bottom of an error.
-fn disk_is_full(error: &(dyn Error + 'static)) -> bool {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(file) = error.downcast_ref::<std::io::Error>()
-            && matches!(file.kind(), StorageFull | QuotaExceeded | FileTooLarge)
-        {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }
 
 impl From<RunError> for Failure {

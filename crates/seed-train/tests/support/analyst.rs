@@ -69,7 +69,10 @@ pub(crate) fn number_of(prompt: &str) -> u64 {
 pub(crate) fn skill_for(prompt: &str) -> String {
     let number = number_of(prompt);
     let place = ["desk 1", "shelf 2", "drawer 3", "bed 1"][(number >> 20) as usize % 4];
-    format!("Go to {place} first, then look into drawer {} before anything else.", (number >> 40) % 7 + 1)
+    format!(
+        "Go to {place} first, then look into drawer {} before anything else.",
+        (number >> 40) % 7 + 1
+    )
 }
 
 /// An analysis in the form that is asked for.
@@ -77,7 +80,11 @@ pub(crate) fn completion_text(skill: &str) -> String {
     json!({ "episode_summary": "The agent looked around.", "episode_skill": skill }).to_string()
 }
 
-fn serve(stream: TcpStream, seen: &Mutex<Vec<String>>, answer: &dyn Fn(&str) -> Answer) -> std::io::Result<()> {
+fn serve(
+    stream: TcpStream,
+    seen: &Mutex<Vec<String>>,
+    answer: &dyn Fn(&str) -> Answer,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut length = 0;
     loop {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use seed_env::{
-    Dialogue, Environment, EnvironmentError, HouseholdDialogue, HouseholdStyle, Observation, Split, Task, TaskId,
-    Transition, World,
+    Dialogue, Environment, EnvironmentError, HouseholdDialogue, HouseholdStyle, Observation, Split, Task,
+    TaskId, Transition, World,
 };
 
 const TASKS: usize = 12;
@@ -25,7 +25,10 @@ impl Luck {
             family: if index.is_multiple_of(2) { "even" } else { "odd" }.to_owned(),
         };
         Arc::new(Self {
-            tasks: SPLITS.iter().map(|&split| (0..TASKS).map(|index| task(split, index)).collect()).collect(),
+            tasks: SPLITS
+                .iter()
+                .map(|&split| (0..TASKS).map(|index| task(split, index)).collect())
+                .collect(),
             dialogue: HouseholdDialogue::new(HouseholdStyle::Compact),
         })
     }
@@ -81,7 +84,9 @@ impl Environment for LuckEnvironment {
     }
 
     fn admissible_actions(&self) -> Vec<String> {
-        ["go to bed 1", "go to desk 1", "go to shelf 2", "look"].map(str::to_owned).to_vec()
+        ["go to bed 1", "go to desk 1", "go to shelf 2", "look"]
+            .map(str::to_owned)
+            .to_vec()
     }
 
     fn task_description(&self) -> String {

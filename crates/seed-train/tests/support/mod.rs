@@ -1,7 +1,7 @@
 //! What tests of training share: a tiny policy, configurations, a world of luck, and an analyst on loopback.
 
 #![allow(dead_code, reason = "each test file uses a part")]
-#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
 
 pub(crate) mod analyst;
 pub(crate) mod luck;
@@ -70,16 +70,35 @@ pub(crate) fn shape() -> InitialiseSection {
 
 /// Short conversations in the household's compact wording.
 pub(crate) fn lessons() -> Vec<ExampleRecord> {
-    let rooms = ["bed 1, desk 1, shelf 2", "desk 1, drawer 1, shelf 1", "bed 1, drawer 3, shelf 2"];
-    let tasks = ["put a mug in desk.", "find ring 3.", "put a clean pen in drawer.", "find ring 7."];
-    let actions = ["go to desk 1", "go to shelf 2", "open drawer 3", "look", "take pen 1 from bed 1", "inventory"];
+    let rooms = [
+        "bed 1, desk 1, shelf 2",
+        "desk 1, drawer 1, shelf 1",
+        "bed 1, drawer 3, shelf 2",
+    ];
+    let tasks = [
+        "put a mug in desk.",
+        "find ring 3.",
+        "put a clean pen in drawer.",
+        "find ring 7.",
+    ];
+    let actions = [
+        "go to desk 1",
+        "go to shelf 2",
+        "open drawer 3",
+        "look",
+        "take pen 1 from bed 1",
+        "inventory",
+    ];
     let message = |role, content: String| ExampleMessage { role, content };
     let mut records = Vec::new();
     for (number, room) in rooms.iter().enumerate() {
         for (index, task) in tasks.iter().enumerate() {
             let act = |turn: usize| {
                 let action = actions[(number * 5 + index * 3 + turn) % actions.len()];
-                message(Role::Assistant, format!("<think>I try.</think><action>{action}</action>"))
+                message(
+                    Role::Assistant,
+                    format!("<think>I try.</think><action>{action}</action>"),
+                )
             };
             records.push(ExampleRecord {
                 kind: "act".to_owned(),
@@ -101,11 +120,11 @@ pub(crate) fn config_text(directory: &Path, model: &Path, base_url: &str) -> Str
     format!(
         r#"[run]
 name = "short"
-directory = {directory:?}
+directory = "{}"
 seed = 3
 
 [model]
-path = {model:?}
+path = "{}"
 context_length = 512
 
 [world]
@@ -155,6 +174,8 @@ tasks = 2
 every = 2
 keep_best = false
 "#,
+        directory.display(),
+        model.display(),
     )
 }
 
@@ -162,7 +183,9 @@ keep_best = false
 pub(crate) fn config(directory: &Path, model: &Path, base_url: &str, overrides: &[&str]) -> TrainConfig {
     let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
     let text = config_text(directory, model, base_url);
-    Loaded::<TrainConfig>::from_text("test", &text, &overrides).unwrap().config
+    Loaded::<TrainConfig>::from_text("test", &text, &overrides)
+        .unwrap()
+        .config
 }
 
 /// Everything a run leaves that does not depend on time or process: paths with their bytes. Checkpoints included.
@@ -172,8 +195,18 @@ pub(crate) fn contents(run: &Path) -> BTreeMap<String, Vec<u8>> {
     while let Some(folder) = folders.pop() {
         for entry in fs_err::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
-            let name = path.strip_prefix(run).unwrap().to_string_lossy().replace('\\', "/");
-            let differs = ["run.json", "run.lock", "timings.jsonl", "summary.json", "tensorboard"];
+            let name = path
+                .strip_prefix(run)
+                .unwrap()
+                .to_string_lossy()
+                .replace('\\', "/");
+            let differs = [
+                "run.json",
+                "run.lock",
+                "timings.jsonl",
+                "summary.json",
+                "tensorboard",
+            ];
             if differs.contains(&name.as_str()) {
                 continue;
             }
@@ -188,7 +221,11 @@ pub(crate) fn contents(run: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Fails naming the first file that differs.
-pub(crate) fn assert_same_contents(found: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Vec<u8>>, what: &str) {
+pub(crate) fn assert_same_contents(
+    found: &BTreeMap<String, Vec<u8>>,
+    expected: &BTreeMap<String, Vec<u8>>,
+    what: &str,
+) {
     let names = |contents: &BTreeMap<String, Vec<u8>>| contents.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(found), names(expected), "{what}: the files");
     for (name, bytes) in expected {

@@ -51,7 +51,7 @@ fn open(world: &str, data: Option<&Path>) -> Result<OpenWorld, Failure> {
     Ok(open_world(&section)?)
 }
 
-fn tasks_of<'a>(open: &'a OpenWorld, split: Split) -> Result<&'a [Task], Failure> {
+fn tasks_of(open: &OpenWorld, split: Split) -> Result<&[Task], Failure> {
     match open.world.tasks(split) {
         [] => Err(Failure::usage(format!(
             "the world `{}` has no tasks in `{}`",
@@ -92,15 +92,15 @@ fn play(command: &Play) -> Outcome {
     output_line(&format!("{} ({})\n", task.id, task.family));
     let max_steps = open.world.default_max_steps();
     match command.player {
-        Some(player) => watch(&game, player, max_steps),
+        Some(player) => Ok(watch(&game, player, max_steps)),
         None => play_by_hand(&game, max_steps),
     }
 }
 
-fn watch(game: &Game, player: ScriptedPlayer, max_steps: usize) -> Outcome {
+fn watch(game: &Game, player: ScriptedPlayer, max_steps: usize) -> ExitCode {
     let key = RandomKey::new(0).with_text("player", game.id());
     let mut player: Box<dyn Player> = match player {
-        ScriptedPlayer::Optimal => Box::new(OptimalExpert::default()),
+        ScriptedPlayer::Optimal => Box::new(OptimalExpert),
         ScriptedPlayer::Searching => Box::new(SearchingExpert::new(key)),
         ScriptedPlayer::Noisy => Box::new(NoisyExpert::new(key, NOISE)),
         ScriptedPlayer::Random => Box::new(RandomPlayer::new(key)),
@@ -121,11 +121,11 @@ fn watch(game: &Game, player: ScriptedPlayer, max_steps: usize) -> Outcome {
     } else {
         format!("\nnot won in {steps} steps")
     });
-    Ok(if episode.won {
+    if episode.won {
         ExitCode::Success
     } else {
         ExitCode::CheckFailed
-    })
+    }
 }
 
 /// Reads commands from standard input until the game is won, the steps are used up, or the input ends.

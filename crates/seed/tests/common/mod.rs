@@ -1,0 +1,143 @@
+//! Running the program: with a scratch folder, without anything of the person's own environment.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
+
+#[path = "../../../seed-train/tests/support/mod.rs"]
+pub(crate) mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use self::support::TinyModel;
+
+/// A scratch folder with a tiny model and an analyst's address.
+pub(crate) struct Scratch {
+    pub(crate) model: TinyModel,
+    pub(crate) base_url: String,
+    folder: tempfile::TempDir,
+}
+
+impl Scratch {
+    pub(crate) fn new(base_url: &str) -> Self {
+        Self {
+            model: TinyModel::new(),
+            base_url: base_url.to_owned(),
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes the configuration of a short run in the folder `name` and returns the file's path.
+    pub(crate) fn config(&self, name: &str) -> PathBuf {
+        let path = self.path(&format!("{name}.toml"));
+        let text = support::config_text(&self.path(name), &self.model.path(), &self.base_url);
+        fs_err::write(&path, text).unwrap();
+        path
+    }
+
+    /// A text with the names of this scratch folder replaced.
+    pub(crate) fn shown(&self, text: &str) -> String {
+        text.replace(&self.model.path().display().to_string(), "[model]")
+            .replace(&self.folder.path().display().to_string(), "[scratch]")
+    }
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) output: String,
+    pub(crate) errors: String,
+}
+
+/// The program, to be given arguments.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seed"));
+    isolate(&mut command);
+    command
+}
+
+/// Takes a command out of the person's environment.
+pub(crate) fn isolate(command: &mut Command) {
+    command.stdin(Stdio::null());
+    command
+        .env("COLUMNS", "100")
+        .env("NO_COLOR", "1")
+        .env("CARGO_PKG_VERSION", "a-key");
+    for variable in [
+        "ALFWORLD_DATA",
+        "CLICOLOR_FORCE",
+        "OPENAI_API_KEY",
+        "RAYON_NUM_THREADS",
+    ] {
+        command.env_remove(variable);
+    }
+    // Nothing may end up in the person's own cache, and no folder can be made here.
+    command.env("XDG_CACHE_HOME", "/dev/null");
+}
+
+pub(crate) fn finish(command: &mut Command) -> Ended {
+    let output = command.output().unwrap();
+    Ended {
+        code: output.status.code(),
+        output: String::from_utf8(output.stdout).unwrap(),
+        errors: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs the program with words as its arguments.
+pub(crate) fn seed(arguments: &[&str]) -> Ended {
+    finish(program().args(arguments))
+}
+
+/// Trains by a configuration file.
+pub(crate) fn train(config: &Path, more: &[&str]) -> Ended {
+    finish(program().arg("train").arg(config).args(more))
+}
+
+/// Exit code and messages of a failed command, for snapshots.
+pub(crate) fn failure(ended: &Ended) -> String {
+    assert!(
+        ended.output.is_empty(),
+        "results of a failed command: {}",
+        ended.output
+    );
+    format!(
+        "exit code {}\n{}",
+        ended.code.unwrap_or(-1),
+        ended.errors.trim_end()
+    )
+}
+
+/// The same, without the table of derived quantities that `seed train` begins with.
+pub(crate) fn last_lines(ended: &Ended) -> String {
+    let start = ended
+        .errors
+        .find("error: ")
+        .or_else(|| ended.errors.find("stopped: "))
+        .unwrap_or(0);
+    format!(
+        "exit code {}\n{}",
+        ended.code.unwrap_or(-1),
+        ended.errors[start..].trim_end()
+    )
+}
+
+/// The recorded games and episodes, or `None` (and a line that says so) on machines that do not have them.
+pub(crate) fn shared_data() -> Option<PathBuf> {
+    let root = std::env::var_os("SEED_SHARED").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
+        PathBuf::from,
+    );
+    let path = root.join("data").join("alfworld");
+    if path.is_dir() {
+        return Some(path);
+    }
+    println!("skipped: shared data not found at {}", path.display());
+    None
+}

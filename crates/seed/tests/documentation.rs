@@ -1,0 +1,51 @@
+//! The tables of `docs/configuration.md` are what `seed config reference` prints. `SEED_UPDATE_DOCS=1` writes them anew.
+
+mod common;
+
+use std::path::Path;
+
+use common::seed;
+use seed_train::config::{Document, Effect, SftConfig, TrainConfig};
+
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+
+#[test]
+fn the_reference_of_keys_is_current() {
+    let found = fs_err::read_to_string(PATH).unwrap();
+    let mut expected = found.clone();
+    for (command, next) in [
+        (
+            "seed config reference",
+            "<!-- reference: seed config reference --sft -->",
+        ),
+        ("seed config reference --sft", "<!-- reference: end -->"),
+    ] {
+        let mark = format!("<!-- reference: {command} -->\n");
+        let start = expected.find(&mark).unwrap() + mark.len();
+        let end = start + expected[start..].find(next).unwrap();
+        let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+        expected.replace_range(start..end, &format!("\n{}\n", seed(&words).output));
+    }
+    if std::env::var_os("SEED_UPDATE_DOCS").is_some() {
+        seed_run::write_atomic(Path::new(PATH), expected.as_bytes()).unwrap();
+        return;
+    }
+    assert!(
+        found == expected,
+        "docs/configuration.md is not what the program prints; write it with SEED_UPDATE_DOCS=1 cargo test -p seed"
+    );
+}
+
+#[test]
+fn the_keys_that_a_resumed_run_may_change_are_listed() {
+    let text = fs_err::read_to_string(PATH).unwrap();
+    let start = text.find("## Resuming").unwrap();
+    let list = &text[start..start + text[start..].find("## Secrets").unwrap()];
+    for field in TrainConfig::fields().into_iter().chain(SftConfig::fields()) {
+        let whole_tables = ["evaluation", "checkpoint", "logging"];
+        let by_table = whole_tables.contains(&field.section)
+            || field.section == "endpoint" && !["base_url", "model"].contains(&field.name);
+        let listed = by_table || list.contains(&format!("`{}`", field.key()));
+        assert_eq!(listed, field.effect == Effect::Runtime, "`{}`", field.key());
+    }
+}

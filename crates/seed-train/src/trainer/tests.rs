@@ -4,6 +4,7 @@
 mod support;
 
 use seed_model::{Gradients, ScoreGradients};
+use seed_random::Draw;
 
 use self::support::TinyModel;
 use self::support::luck::Luck;
@@ -17,6 +18,7 @@ struct Scored {
     trainer: Trainer,
     trajectories: Vec<Trajectory>,
     sequences: Vec<TrainedSequence>,
+    learning_rate: f64,
 }
 
 impl Scored {
@@ -27,7 +29,10 @@ impl Scored {
     }
 
     fn with(config: TrainConfig, model: &TinyModel) -> Self {
-        let mut trainer = Trainer::new(config, Luck::world(), model.policy()).unwrap();
+        Self::of(Trainer::new(config, Luck::world(), model.policy()).unwrap())
+    }
+
+    fn of(mut trainer: Trainer) -> Self {
         let trajectories = trainer.roll_out(1, &mut Metrics::new(), &mut Silent).unwrap();
         let advantage = options::advantage_options(&trainer.config.advantage);
         let (sequences, _) = batch::build(&trajectories, &advantage).unwrap();
@@ -35,6 +40,7 @@ impl Scored {
             trainer,
             trajectories,
             sequences,
+            learning_rate: 1e-3,
         }
     }
 
@@ -76,7 +82,7 @@ impl Scored {
             &UpdateOptions {
                 epochs: 1,
                 mini_batch_rows: usize::MAX,
-                learning_rate: 1e-3,
+                learning_rate: self.learning_rate,
                 temperature: trainer.config.rollout.temperature as f32,
                 recompute: false,
             },
@@ -259,26 +265,61 @@ fn rows_whose_skill_prompt_was_cut_are_counted_and_masked_on_request() {
 #[test]
 fn a_skill_that_does_not_fit_the_context_leaves_its_trajectory_to_grpo() {
     let model = TinyModel::new();
-    for overrides in [&[][..]] {
-        let mut scored = Scored::new(&model, overrides);
+    // Longer than the configuration allows, and longer than the model allows.
+    for extra in [8, 2000] {
+        let mut config = support::config(&model.path(), &model.path(), NOBODY, &[]);
+        config.seed.extra_prompt_tokens = extra;
+        let mut scored = Scored::with(config, &model);
         let conversation = &scored.trainer.policy.conversation;
         let long = (1..1_000)
             .map(|count| "Look behind every shelf and below every desk. ".repeat(count))
             .find(|text| conversation.opening(text).len() > 1050)
             .unwrap();
-        let mut metrics = scored.score(|index| {
-            (index > 0).then(|| {
-                if index == 1 {
-                    long.clone()
-                } else {
-                    "Look.".to_owned()
-                }
-            })
+        let mut metrics = scored.score(|index| match index {
+            0 => None,
+            1 => Some(long.clone()),
+            _ => Some("Look.".to_owned()),
         });
         scored.update(&mut metrics);
         for trained in &scored.sequences {
-            assert_eq!(trained.skill.is_some(), trained.trajectory > 1, "{overrides:?}");
+            assert_eq!(trained.skill.is_some(), trained.trajectory > 1, "{extra}");
         }
         assert_eq!(metrics.get("seed/row_share"), Some(4.0 / 6.0));
     }
+}
+
+#[test]
+fn the_divergence_term_alone_brings_the_policy_back_to_the_reference() {
+    let model = TinyModel::new();
+    let overrides = ["algorithm.name=grpo", "rollout.samples_per_task=6"];
+    let mut config = support::config(&model.path(), &model.path(), NOBODY, &overrides);
+    // No configuration may ask for this term alone.
+    config.algorithm.policy_coefficient = 0.0;
+    config.algorithm.entropy_coefficient = 0.0;
+    config.algorithm.kl_coefficient = 1.0;
+    config.optimiser.weight_decay = 0.0;
+    let mut trainer = Trainer::new(config, Luck::world(), model.policy()).unwrap();
+    let mut noise = RandomKey::new(1).generator();
+    trainer.policy.decoder.update(|parameters| {
+        for value in parameters.flat_mut() {
+            *value += 0.05 * (noise.unit() as f32 - 0.5);
+        }
+    });
+    let mut scored = Scored::of(trainer);
+    scored.score(|_| None);
+    // Small enough for AdamW's momentum not to carry past the reference.
+    scored.learning_rate = 2e-5;
+    let mut curve = Vec::new();
+    for _ in 0..50 {
+        let mut metrics = Metrics::new();
+        scored.update(&mut metrics);
+        curve.push(metrics.get("policy/kl").unwrap());
+        assert!(metrics.get("policy/gradient_norm").unwrap() > 0.0);
+    }
+    assert!(curve[0] > 1e-3, "there is a way to go: {curve:?}");
+    assert!(
+        curve.windows(2).all(|pair| pair[1] < pair[0]),
+        "it falls all the way: {curve:?}"
+    );
+    assert!(curve[49] < 0.2 * curve[0], "{curve:?}");
 }

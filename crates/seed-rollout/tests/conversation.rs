@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use seed_env::testing::ToyOptions;
@@ -212,6 +213,32 @@ fn text_that_spells_control_tokens_stays_text() {
             );
         }
     }
+}
+
+#[test]
+fn every_turn_draws_anew() {
+    let fixture = Fixture::new();
+    let world = Note::world(HARMLESS);
+    let mut options = wide(&fixture, ContextKind::Windowed);
+    options.max_steps = 4;
+    // The same words at every turn: the number of the step and the history left out.
+    let all: Vec<_> = requests(&*world, 1, 2)
+        .into_iter()
+        .map(|mut request| {
+            request.decoration = Some(Arc::new(|_: &str| "What now?".to_owned()));
+            request
+        })
+        .collect();
+    let report = fixture.play(&world, all, &options, EngineOptions::default());
+    let steps: Vec<_> = report
+        .trajectories
+        .iter()
+        .flat_map(|trajectory| &trajectory.steps)
+        .collect();
+    assert_eq!(steps.len(), 8);
+    assert!(steps.iter().all(|step| step.prompt_ids == steps[0].prompt_ids));
+    let distinct: BTreeSet<_> = steps.iter().map(|step| &step.response_ids).collect();
+    assert_eq!(distinct.len(), 8);
 }
 
 #[test]

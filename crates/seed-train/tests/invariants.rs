@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use seed_env::testing::{Failures, ToyOptions, ToyWorld};
@@ -488,6 +489,148 @@ fn episodes_of_failed_environments_are_masked_and_move_no_one_elses_advantage() 
         .collect();
     let pairs = trained.iter().zip(&expected);
     assert!(trained.len() == expected.len() && pairs.into_iter().all(|(a, b)| a.advantages == b.advantages));
+}
+
+#[test]
+fn iterations_draw_anew_and_evaluations_draw_the_same() {
+    let model = TinyModel::new();
+    // Two tasks in all and a step that moves nothing: only the draws can differ.
+    let still = [
+        "algorithm.name=grpo",
+        "world.train_tasks=2",
+        "optimiser.learning_rate=1e-30",
+    ];
+    let mut trainer = trainer(&model, &Luck::world(), &Analyst::nobody(), &still);
+    let digest = trainer.policy.decoder.parameters().digest();
+    let mut seen: Vec<Vec<u32>> = Vec::new();
+    let mut evaluations = Vec::new();
+    for _ in 0..3 {
+        evaluations.push(trainer.evaluate(EvaluationSplit::Seen, &mut Silent).unwrap());
+        let trajectories = trainer.run_iteration(&mut Silent).unwrap().trajectories;
+        let tasks: BTreeSet<_> = trajectories
+            .iter()
+            .map(|trajectory| trajectory.task.as_str())
+            .collect();
+        assert_eq!(tasks.len(), 2, "every iteration plays different tasks");
+        seen.extend(
+            trajectories
+                .iter()
+                .flat_map(|trajectory| &trajectory.steps)
+                .map(|step| step.response_ids.clone()),
+        );
+    }
+    assert_eq!(trainer.policy.decoder.parameters().digest(), digest);
+    assert_eq!(evaluations[0], evaluations[1]);
+    assert_eq!(evaluations[0], evaluations[2]);
+    assert_eq!((trainer.iteration, trainer.episodes), (3, 18));
+    let sampled: usize = seen.iter().map(Vec::len).sum();
+    assert_eq!(trainer.sampled_tokens, sampled as u64);
+    // Responses of a policy that has learned a form do repeat, but not in whole iterations.
+    let distinct: BTreeSet<_> = seen.iter().collect();
+    assert!(
+        distinct.len() * 2 > seen.len(),
+        "{} of {} responses are distinct",
+        distinct.len(),
+        seen.len()
+    );
+}
+
+#[test]
+fn rows_updates_and_learning_rates_are_as_configured() {
+    let model = TinyModel::new();
+    let overrides = [
+        "algorithm.name=grpo",
+        "rollout.samples_per_task=4",
+        "algorithm.mini_batch_rows=3",
+        "algorithm.epochs=2",
+        "optimiser.learning_rate=1e-3",
+        "optimiser.warmup_ratio=0.5",
+        "optimiser.schedule=linear",
+    ];
+    let found = run(trainer(&model, &Luck::world(), &Analyst::nobody(), &overrides), 6);
+    let rates: Vec<f64> = found
+        .metrics
+        .iter()
+        .map(|metrics| metrics.get("policy/learning_rate").unwrap())
+        .collect();
+    assert!(
+        rates[0] < rates[1] && rates[1] < rates[2],
+        "it rises over half of six iterations: {rates:?}"
+    );
+    assert!(
+        rates[3] > rates[4] && rates[4] > rates[5],
+        "and falls over the rest: {rates:?}"
+    );
+    assert!(rates.iter().all(|&rate| rate <= 1e-3 + 1e-12));
+    for metrics in &found.metrics {
+        let value = |name: &str| metrics.get(name).unwrap();
+        assert_eq!(
+            (value("policy/rows"), value("policy/updates")),
+            (8.0, 6.0),
+            "two passes in threes over eight rows"
+        );
+        assert_eq!(value("policy/skipped_updates"), 0.0);
+    }
+    assert_eq!(found.trainer.optimiser.steps(), 36);
+}
+
+#[test]
+fn the_settings_of_analyses_are_followed() {
+    let model = TinyModel::new();
+    let analyst = Analyst::skilled();
+    let play = |overrides: &[&str]| {
+        let overrides: Vec<&str> = ["rollout.samples_per_task=6"]
+            .iter()
+            .chain(overrides)
+            .copied()
+            .collect();
+        run(trainer(&model, &Luck::world(), &analyst.base_url, &overrides), 2)
+    };
+    let asked = |found: &Ran, iteration: usize, success: bool| {
+        let of = found.analyses[iteration]
+            .iter()
+            .filter(|analysis| analysis.success == success);
+        let all: Vec<_> = of.map(|analysis| analysis.status != "not_asked").collect();
+        assert!(!all.is_empty(), "both outcomes occur");
+        assert!(all.iter().all(|&asked| asked == all[0]));
+        all[0]
+    };
+    let everything = play(&[]);
+    assert!(asked(&everything, 0, true) && asked(&everything, 0, false));
+    let failures = play(&["seed.failed_only=true", "seed.gate=centered"]);
+    assert!(!asked(&failures, 0, true) && asked(&failures, 0, false));
+    let later = play(&["seed.failed_only_after=1", "seed.gate=centered"]);
+    assert!(asked(&later, 0, true) && !asked(&later, 1, true) && asked(&later, 1, false));
+    let stopped = play(&["seed.stop_after=1"]);
+    assert_eq!((stopped.analyses[0].len(), stopped.analyses[1].len()), (12, 0));
+
+    let skills = |found: &Ran| -> Vec<String> {
+        found.analyses[0]
+            .iter()
+            .filter_map(|analysis| analysis.skill.clone())
+            .collect()
+    };
+    let short = play(&["seed.max_skill_words=5"]);
+    assert!(
+        skills(&short).len() == 12
+            && skills(&short)
+                .iter()
+                .all(|skill| skill.split_whitespace().count() == 5)
+    );
+    assert_eq!(short.metrics[0].get("analysis/skill_words_mean"), Some(5.0));
+    assert!(skills(&play(&["seed.min_skill_words=100"])).is_empty());
+    // The episodes show no drawer, so sentences that name one are dropped.
+    let grounded = play(&["seed.grounding_filter=true"]);
+    assert!(grounded.metrics[0].get("analysis/dropped_sentences").unwrap() > 0.0);
+    assert!(skills(&grounded).iter().all(|skill| !skill.contains("drawer")));
+    for analysis in &everything.analyses[0] {
+        assert_eq!(analysis.summary.as_deref(), Some("The agent looked around."));
+        assert!(
+            analysis.answer_tokens == 5
+                && !analysis.answer_cut
+                && (0.0..=1.0).contains(&analysis.copied_share)
+        );
+    }
 }
 
 #[test]

@@ -129,6 +129,12 @@ fn a_skill_that_says_nothing_opens_no_gap() {
                 bits(&trained.old),
                 "{overrides:?}"
             );
+            let reference = trained.reference.as_ref().unwrap();
+            assert_eq!(
+                bits(reference),
+                bits(&trained.old),
+                "{overrides:?}: nothing was trained yet"
+            );
         }
         scored.update(&mut metrics);
         let value = |name: &str| metrics.get(name).unwrap();
@@ -322,4 +328,45 @@ fn the_divergence_term_alone_brings_the_policy_back_to_the_reference() {
         "it falls all the way: {curve:?}"
     );
     assert!(curve[49] < 0.2 * curve[0], "{curve:?}");
+}
+
+#[test]
+fn teachers_move_as_they_are_said_to() {
+    let model = TinyModel::new();
+    let analyst = support::analyst::Analyst::skilled();
+    let run = |teacher: &str| {
+        let overrides = [teacher, "seed.ema_decay=0.75"];
+        let config = support::config(&model.path(), &model.path(), &analyst.base_url, &overrides);
+        let mut trainer = Trainer::new(config, Luck::world(), model.policy()).unwrap();
+        let mut expected: Vec<f32> = trainer.policy.decoder.parameters().flat().to_vec();
+        for _ in 0..3 {
+            trainer.run_iteration(&mut Silent).unwrap();
+            for (value, new) in expected
+                .iter_mut()
+                .zip(trainer.policy.decoder.parameters().flat())
+            {
+                *value = 0.75 * *value + 0.25 * new;
+            }
+        }
+        (trainer, expected)
+    };
+    let (trainer, expected) = run("seed.teacher=ema");
+    let teacher = trainer.teacher.as_ref().unwrap().parameters().flat();
+    assert_eq!(bits(teacher), bits(&expected));
+    assert_ne!(bits(teacher), bits(trainer.policy.decoder.parameters().flat()));
+    let (trainer, _) = run("seed.teacher=frozen");
+    let initial = model.policy().decoder;
+    assert_eq!(
+        trainer.teacher.as_ref().unwrap().parameters().digest(),
+        initial.parameters().digest()
+    );
+    assert_eq!(
+        trainer.reference.as_ref().unwrap().parameters().digest(),
+        initial.parameters().digest()
+    );
+    assert_ne!(
+        trainer.policy.decoder.parameters().digest(),
+        initial.parameters().digest()
+    );
+    assert!(run("seed.teacher=policy").0.teacher.is_none());
 }

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::CheckpointStore;
-use crate::durable::write_atomic;
+use crate::durable::{TEMPORARY, write_atomic};
 use crate::error::RunError;
 use crate::lock::{RunLock, host_name};
 
@@ -74,17 +74,14 @@ impl RunDirectory {
     /// [`RunError::RunExists`] when there is a run already, [`RunError::Locked`] when one is being started, or the failed
     /// operation.
     pub fn create(path: &Path, record: &RunRecord, resolved_config: &str) -> Result<Self, RunError> {
-        for folder in ["trajectories", "skills", "checkpoints"] {
-            let folder = path.join(folder);
-            fs_err::create_dir_all(&folder)
-                .map_err(|source| RunError::io("create the folder", &folder, 0, source))?;
-        }
+        create_folders(path)?;
         let lock = RunLock::acquire(path)?;
         if record_path(path).exists() {
             return Err(RunError::RunExists {
                 directory: path.to_owned(),
             });
         }
+        remove_leftovers(path)?;
         write_atomic(&config_path(path), resolved_config.as_bytes())?;
         let target = record_path(path);
         let mut text = serde_json::to_string_pretty(record)
@@ -105,10 +102,14 @@ impl RunDirectory {
     /// [`RunError::NoRun`], [`RunError::Locked`], or [`RunError::Text`] when its record is damaged.
     pub fn open(path: &Path) -> Result<Self, RunError> {
         let record = read_run_record(path)?;
+        let lock = RunLock::acquire(path)?;
+        // A copy of a run may lack the folders that were empty.
+        create_folders(path)?;
+        remove_leftovers(path)?;
         Ok(Self {
             path: path.to_owned(),
             record,
-            _lock: RunLock::acquire(path)?,
+            _lock: lock,
         })
     }
 
@@ -145,29 +146,50 @@ impl RunDirectory {
         CheckpointStore::open(&self.path.join("checkpoints"))
     }
 
-    /// Removes trajectories and skills of iterations after `iteration`, from which the run goes on, and leftovers of
-    /// interrupted writes.
+    /// Removes trajectories and skills of iterations after `iteration`, from which the run goes on.
     ///
     /// # Errors
     /// The failed operation.
     pub fn remove_after(&self, iteration: u64) -> Result<(), RunError> {
-        for folder in ["trajectories", "skills"] {
-            let folder = self.path.join(folder);
-            let failed = |source| RunError::io("list", &folder, 0, source);
-            for entry in fs_err::read_dir(&folder).map_err(failed)? {
-                let path = entry.map_err(failed)?.path();
-                let name = path
-                    .file_name()
-                    .and_then(|name| name.to_str())
-                    .unwrap_or_default();
-                let is_later = iteration_of(name).is_some_and(|of| of > iteration);
-                if is_later || name.contains(crate::durable::TEMPORARY) {
-                    fs_err::remove_file(&path).map_err(|source| RunError::io("remove", &path, 0, source))?;
-                }
-            }
+        let is_later = |name: &str| iteration_of(name).is_some_and(|of| of > iteration);
+        for folder in ITERATION_FOLDERS {
+            remove_files(&self.path.join(folder), is_later)?;
         }
         Ok(())
     }
+}
+
+fn create_folders(directory: &Path) -> Result<(), RunError> {
+    for folder in ITERATION_FOLDERS.iter().chain(&["checkpoints"]) {
+        let folder = directory.join(folder);
+        fs_err::create_dir_all(&folder)
+            .map_err(|source| RunError::io("create the folder", &folder, 0, source))?;
+    }
+    Ok(())
+}
+
+/// Removes what a process that was killed while writing left beside its files. Only for the holder of the run's lock:
+/// nobody else writes here then, so every temporary file is a dead one. [`CheckpointStore::open`] does it for checkpoints.
+fn remove_leftovers(directory: &Path) -> Result<(), RunError> {
+    let is_leftover = |name: &str| name.contains(TEMPORARY);
+    remove_files(directory, is_leftover)?;
+    for folder in ITERATION_FOLDERS {
+        remove_files(&directory.join(folder), is_leftover)?;
+    }
+    Ok(())
+}
+
+/// Removes the files of a folder whose names `is_chosen` picks.
+fn remove_files(folder: &Path, is_chosen: impl Fn(&str) -> bool) -> Result<(), RunError> {
+    let failed = |source| RunError::io("list", folder, 0, source);
+    for entry in fs_err::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if path.is_file() && name.is_some_and(&is_chosen) {
+            fs_err::remove_file(&path).map_err(|source| RunError::io("remove", &path, 0, source))?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a run's identity without taking its lock, for tables and comparisons.
@@ -198,6 +220,8 @@ fn record_path(directory: &Path) -> PathBuf {
     directory.join("run.json")
 }
 
+/// Folders with one file per iteration.
+const ITERATION_FOLDERS: [&str; 2] = ["trajectories", "skills"];
 const ITERATION: &str = "iteration-";
 const ENDING: &str = ".jsonl.zst";
 
@@ -259,11 +283,47 @@ mod tests {
             fs_err::write(run.trajectories_path(iteration), "").unwrap();
             fs_err::write(run.skills_path(iteration), "").unwrap();
         }
-        let leftover = run.path().join("skills/iteration-000003.jsonl.zst.tmp-1-1");
-        fs_err::write(&leftover, "").unwrap();
         run.remove_after(9).unwrap();
         assert!(run.trajectories_path(9).exists() && run.skills_path(1).exists());
         assert!(!run.trajectories_path(10).exists() && !run.skills_path(1_000_000).exists());
-        assert!(!leftover.exists());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_half_written_is_gone_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        for name in ["trajectories", "skills"] {
+            fs_err::create_dir(path.join(name)).unwrap();
+        }
+        let leave = || {
+            let names = [
+                "run.json.tmp-4e6b-1",
+                "summary.json.tmp-1-f",
+                "trajectories/iteration-000003.jsonl.zst.tmp-1-1",
+                "skills/iteration-000003.jsonl.zst.tmp-1-2",
+            ];
+            for name in names {
+                fs_err::write(path.join(name), "half").unwrap();
+            }
+            names.map(|name| path.join(name))
+        };
+        let kept = path.join("notes.tmp");
+        fs_err::write(&kept, "a file of the user").unwrap();
+        let left = leave();
+        let run = RunDirectory::create(path, &record(), "").unwrap();
+        assert!(
+            left.iter().all(|leftover| !leftover.exists()),
+            "a run begun again"
+        );
+        // While a process holds the lock its files are its own.
+        let left = leave();
+        assert!(matches!(RunDirectory::open(path), Err(RunError::Locked { .. })));
+        assert!(left.iter().all(|leftover| leftover.exists()), "a process at work");
+        drop(run);
+        fs_err::remove_dir(path.join("checkpoints")).unwrap();
+        let run = RunDirectory::open(path).unwrap();
+        assert!(run.checkpoints().unwrap().steps().unwrap().is_empty());
+        assert!(left.iter().all(|leftover| !leftover.exists()), "a run resumed");
+        assert!(kept.exists() && path.join("run.json").exists());
     }
 }

@@ -291,9 +291,9 @@ pub(crate) enum Config {
         /// Configuration whose values are shown.
         #[arg(long)]
         config: Option<PathBuf>,
-        /// Explain the keys of fine-tuning configurations instead.
-        #[arg(long)]
-        sft: bool,
+        /// Whose configuration is explained.
+        #[arg(long = "for", value_name = "COMMAND", value_enum, default_value_t)]
+        reader: ConfigReader,
         /// Change a key.
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
@@ -302,8 +302,20 @@ pub(crate) enum Config {
     Metrics,
     /// Print the reference of all keys as Markdown.
     Reference {
-        /// The keys of fine-tuning configurations instead.
-        #[arg(long)]
-        sft: bool,
+        /// Whose configuration is described.
+        #[arg(long = "for", value_name = "COMMAND", value_enum, default_value_t)]
+        reader: ConfigReader,
     },
+}
+
+/// The command that reads a configuration, which decides what may stand in it.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum ConfigReader {
+    /// `train`, `eval`, `collect` and `annotate`.
+    #[default]
+    Train,
+    /// `sft`.
+    Sft,
+    /// `demonstrate`.
+    Demonstrate,
 }

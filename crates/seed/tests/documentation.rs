@@ -13,16 +13,14 @@ const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuratio
 fn the_reference_of_keys_is_current() {
     let found = fs_err::read_to_string(PATH).unwrap();
     let mut expected = found.clone();
-    for (command, next) in [
-        (
-            "seed config reference",
-            "<!-- reference: seed config reference --sft -->",
-        ),
-        ("seed config reference --sft", "<!-- reference: end -->"),
+    for command in [
+        "seed config reference",
+        "seed config reference --for sft",
+        "seed config reference --for demonstrate",
     ] {
         let mark = format!("<!-- reference: {command} -->\n");
         let start = expected.find(&mark).unwrap() + mark.len();
-        let end = start + expected[start..].find(next).unwrap();
+        let end = start + expected[start..].find("<!-- reference: ").unwrap();
         let words: Vec<&str> = command.split_whitespace().skip(1).collect();
         expected.replace_range(start..end, &format!("\n{}\n", seed(&words).output));
     }

@@ -67,7 +67,8 @@ section! {
         prompts: PromptStyle = PromptStyle::Full, Any;
         /// Use only the first so many training tasks; unset uses all.
         train_tasks: Option<usize> = None, AtLeast(1.0);
-        /// Seconds one environment step may take before its episode ends as timed out.
+        /// Seconds one environment step may take before its episode ends as timed out. Not watched in worlds that run
+        /// inside the program, as all present ones do.
         step_timeout_seconds: f64 = 30.0, Above(0.0), Runtime;
     }
 }

@@ -1,9 +1,11 @@
 //! `seed config`.
 
 use seed_run::ExitCode;
-use seed_train::config::{Document, Loaded, SftConfig, TrainConfig, explanation_text, reference_markdown};
+use seed_train::config::{
+    DemonstrateConfig, Document, Loaded, SftConfig, TrainConfig, explanation_text, reference_markdown,
+};
 
-use crate::arguments::{Config, Output};
+use crate::arguments::{Config, ConfigReader, Output};
 use crate::display::output_line;
 use crate::failure::Outcome;
 
@@ -12,24 +14,25 @@ pub(crate) fn run(command: &Config, output: Output) -> Outcome {
         Config::Explain {
             key,
             config,
-            sft,
+            reader,
             set,
         } => {
-            if *sft {
-                explain::<SftConfig>(key.as_deref(), config.as_deref(), set, output)
-            } else {
-                explain::<TrainConfig>(key.as_deref(), config.as_deref(), set, output)
-            }
+            let explain = match reader {
+                ConfigReader::Train => explain::<TrainConfig>,
+                ConfigReader::Sft => explain::<SftConfig>,
+                ConfigReader::Demonstrate => explain::<DemonstrateConfig>,
+            };
+            explain(key.as_deref(), config.as_deref(), set, output)
         }
         Config::Metrics => {
             output_line(seed_run::metrics::reference_markdown().trim_end());
             Ok(ExitCode::Success)
         }
-        Config::Reference { sft } => {
-            let text = if *sft {
-                reference_markdown::<SftConfig>()
-            } else {
-                reference_markdown::<TrainConfig>()
+        Config::Reference { reader } => {
+            let text = match reader {
+                ConfigReader::Train => reference_markdown::<TrainConfig>(),
+                ConfigReader::Sft => reference_markdown::<SftConfig>(),
+                ConfigReader::Demonstrate => reference_markdown::<DemonstrateConfig>(),
             };
             output_line(text.trim_end());
             Ok(ExitCode::Success)

@@ -54,13 +54,17 @@ impl CoefficientSchedule {
         }
     }
 
+    /// Whether `update` (from 1) lies between start and stop.
+    pub fn is_active_at(&self, update: u64) -> bool {
+        update > self.start_after.unwrap_or(0) && self.stop_after.is_none_or(|stop| update <= stop)
+    }
+
     /// The coefficient at `update` (from 1).
     pub fn at(&self, update: u64) -> f64 {
-        let start = self.start_after.unwrap_or(0);
-        if update <= start || self.stop_after.is_some_and(|stop| update > stop) {
+        if !self.is_active_at(update) {
             return 0.0;
         }
-        let since = update - start;
+        let since = update - self.start_after.unwrap_or(0);
         let rise = if since < self.warm_up_updates {
             since as f64 / self.warm_up_updates as f64
         } else {
@@ -116,6 +120,8 @@ mod tests {
         };
         let values: Vec<f64> = (1..=6).map(|update| schedule.at(update)).collect();
         assert_eq!(values, [0.0, 0.0, 0.5, 0.5, 0.0, 0.0]);
+        let active: Vec<u64> = (1..=6).filter(|&update| schedule.is_active_at(update)).collect();
+        assert_eq!(active, [3, 4]);
         assert!(!schedule.is_never_active());
         assert!(
             CoefficientSchedule {

@@ -141,6 +141,13 @@ fn seed_without_a_signal_is_grpo_bit_for_bit() {
         assert_eq!(found.moments, grpo.moments, "{what}: optimiser");
         assert_eq!(found.trajectories, grpo.trajectories, "{what}: episodes");
         assert_eq!(found.sum("policy/loss"), grpo.sum("policy/loss"), "{what}: loss");
+        let idle = ["seed.start_after=3", "seed.stop_after=0"];
+        if overrides.first().is_some_and(|first| idle.contains(first)) {
+            assert!(
+                found.analyses.iter().all(Vec::is_empty),
+                "{what}: nothing is analysed"
+            );
+        }
         if overrides.is_empty() {
             assert_eq!(
                 found.sum("seed/row_share") + found.sum("seed/opd_loss"),

@@ -206,13 +206,17 @@ impl Trainer {
         })
     }
 
+    /// The world it trains on.
+    pub fn world(&self) -> &dyn World {
+        &*self.world
+    }
+
+    /// Whether the schedule distils in this iteration: without that, analyses would cost time and change nothing.
     fn analyses(&self, iteration: u64) -> bool {
-        self.config.algorithm.name == config::Algorithm::Seed
-            && self
-                .config
-                .seed
-                .stop_after
-                .is_none_or(|stop| iteration <= stop as u64)
+        match options::algorithm_options(&self.config) {
+            AlgorithmOptions::Seed(seed) => seed.coefficient.is_active_at(iteration),
+            _ => false,
+        }
     }
 
     /// The policy plays this iteration's groups.

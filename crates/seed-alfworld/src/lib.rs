@@ -33,7 +33,7 @@ pub use goal::{Family, Goal};
 pub use household::{GameEnvironment, GameSource};
 pub use ids::{ClassId, CommandId, LocationId, ObjectId, ReceptacleId};
 pub use library::{
-    ArchivedGame, CacheFolder, Library, LibraryCounters, LibraryError, LibraryGame, LibraryOptions, SPLITS,
+    ArchivedGame, CacheFolder, Library, LibraryCounters, LibraryError, LibraryGame, LibraryOptions,
     WORLD_NAME, read_archive, split_folder, split_from_folder,
 };
 pub use measure::{Timing, Workload, time_resets, time_steps};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use seed_env::{Dialogue, Environment, Split, Task, World};
 
-use crate::library::{SPLITS, WORLD_NAME};
+use crate::library::WORLD_NAME;
 use crate::{GameEnvironment, GameSource, Library, LibraryError, LibraryOptions};
 
 /// Steps after which an episode is cut, unless the configuration says otherwise.
@@ -37,7 +37,7 @@ impl AlfworldWorld {
 
     /// The world of an open library.
     pub fn new(library: Library, dialogue: Arc<dyn Dialogue>) -> Self {
-        let tasks = SPLITS
+        let tasks = Split::ALL
             .into_iter()
             .map(|split| {
                 let tasks = library
@@ -72,6 +72,19 @@ impl World for AlfworldWorld {
 
     fn tasks(&self, split: Split) -> &[Task] {
         self.tasks.get(&split).map_or(&[], Vec::as_slice)
+    }
+
+    /// Unlike a generator's, these games can change under the same ids: their contents count.
+    fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for split in Split::ALL {
+            for game in self.library.games(split) {
+                hasher.update(game.id().as_str().as_bytes());
+                hasher.update(b"\n");
+                hasher.update(game.content());
+            }
+        }
+        hasher.finalize().to_hex().to_string()
     }
 
     fn environment(&self) -> Box<dyn Environment> {

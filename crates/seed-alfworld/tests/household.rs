@@ -14,7 +14,6 @@ use seed_alfworld::{Family, Game};
 use seed_env::{EnvironmentError, Split, TaskId, World as _};
 
 const SIZES: [HouseholdSize; 2] = [HouseholdSize::Studio, HouseholdSize::Full];
-const SPLITS: [Split; 4] = [Split::Train, Split::Development, Split::Seen, Split::Unseen];
 
 fn generator(size: HouseholdSize) -> HouseholdGenerator {
     HouseholdGenerator::new(size, 0).unwrap()
@@ -32,7 +31,7 @@ fn households(size: HouseholdSize, split: Split, count: usize) -> Vec<Household>
 fn games_are_seed_exact() {
     let mut digests = Vec::new();
     for size in SIZES {
-        for split in SPLITS {
+        for split in Split::ALL {
             let mut hasher = blake3::Hasher::new();
             for household in households(size, split, 24) {
                 hasher.update(household.problem().as_bytes());
@@ -92,7 +91,7 @@ fn unseen_rooms_and_combinations_are_disjoint_from_the_others() {
         );
 
         let mut asked: BTreeMap<bool, BTreeSet<Combination>> = BTreeMap::new();
-        for split in SPLITS {
+        for split in Split::ALL {
             for household in households(size, split, 600) {
                 let held_out = generator.held_out().contains(&household.combination);
                 assert_eq!(
@@ -123,7 +122,7 @@ fn unseen_rooms_and_combinations_are_disjoint_from_the_others() {
 fn no_game_occurs_twice() {
     for size in SIZES {
         let mut problems = BTreeSet::new();
-        for split in SPLITS {
+        for split in Split::ALL {
             for mut household in households(size, split, 400) {
                 // The trial's name alone must not make the difference.
                 household.trial = String::new();
@@ -137,7 +136,7 @@ fn no_game_occurs_twice() {
 fn families_are_balanced_in_every_block_of_six() {
     for size in SIZES {
         let generator = generator(size);
-        for split in SPLITS {
+        for split in Split::ALL {
             let mut orders = BTreeSet::new();
             for block in 0..20 {
                 let families: Vec<Family> = (0..6)
@@ -158,7 +157,7 @@ fn walkthroughs_win_with_their_last_command_and_not_before() {
         let world = HouseholdWorld::new(HouseholdConfig::new(size)).unwrap();
         let longest = if size == HouseholdSize::Studio { 8 } else { 11 };
         let mut environment = world.environment();
-        for split in SPLITS {
+        for split in Split::ALL {
             for task in &world.tasks(split)[..90] {
                 let game = world.game(&task.id).unwrap();
                 assert_eq!(game.family().name(), task.family);

@@ -13,10 +13,13 @@ use std::sync::Arc;
 
 use common::shared_data;
 use seed_alfworld::{
-    AlfworldWorld, CacheFolder, Family, Library, LibraryError, LibraryOptions, ProblemError, SPLITS,
-    VerifyReport, verify_archive, verify_transcripts, verify_walkthroughs,
+    AlfworldWorld, CacheFolder, Family, Library, LibraryError, LibraryOptions, ProblemError, VerifyReport,
+    verify_archive, verify_transcripts, verify_walkthroughs,
 };
-use seed_env::{Dialogue, EnvironmentError, Projection, PromptState, Split, TaskId, World};
+use seed_env::{
+    Dialogue, EnvironmentError, HouseholdDialogue, HouseholdStyle, Projection, PromptState, Split, TaskId,
+    World,
+};
 
 fn without_cache() -> LibraryOptions {
     LibraryOptions {
@@ -38,7 +41,7 @@ fn assert_exact(report: &VerifyReport) {
 fn recorded_episodes_and_walkthroughs_of_all_games() {
     let Some(data) = shared_data() else { return };
     let library = Library::open(&data.join("games"), &without_cache()).unwrap();
-    let sizes = SPLITS.map(|split| library.games(split).len());
+    let sizes = Split::ALL.map(|split| library.games(split).len());
     assert_eq!(sizes, [3_553, 200, 140, 134]);
     let per_family = Family::ALL.map(|family| {
         let count = |split| {
@@ -62,7 +65,7 @@ fn recorded_episodes_and_walkthroughs_of_all_games() {
     assert_exact(&report);
     assert_eq!((report.episodes, report.steps), (1_054, 26_064));
 
-    let report = verify_walkthroughs(&library, &SPLITS).unwrap();
+    let report = verify_walkthroughs(&library, &Split::ALL).unwrap();
     assert_exact(&report);
     assert_eq!(report.episodes, 4_027);
 }
@@ -129,7 +132,7 @@ fn folders_and_their_cache() {
     assert_eq!(counts(&first), (12, 12, 0, 0));
     let second = open();
     assert_eq!(counts(&second), (12, 0, 12, 0));
-    assert_exact(&verify_walkthroughs(&second, &SPLITS).unwrap());
+    assert_exact(&verify_walkthroughs(&second, &Split::ALL).unwrap());
     let transcripts = data.join("sample").join("transcripts.jsonl");
     let report = verify_transcripts(&transcripts, &second).unwrap();
     assert_exact(&report);
@@ -219,6 +222,34 @@ fn folder_archive_and_cached_archive_hold_the_same_games() {
         }
     }
     assert_eq!(folder.counters().parsed, 12, "loaded when asked for");
+}
+
+#[test]
+fn a_world_is_known_by_the_contents_of_its_games() {
+    let Some(data) = shared_data() else { return };
+    let work = tempfile::tempdir().unwrap();
+    let games = copy_sample(&data, work.path());
+    let cached = LibraryOptions {
+        cache: CacheFolder::At(work.path().join("cache")),
+        ..LibraryOptions::default()
+    };
+    let digest = |options: &LibraryOptions| {
+        let library = Library::open(work.path(), options).unwrap();
+        let dialogue = Arc::new(HouseholdDialogue::new(HouseholdStyle::Compact));
+        AlfworldWorld::new(library, dialogue).digest()
+    };
+    let before = digest(&cached);
+    assert_eq!(before, digest(&cached), "from the cache");
+    assert_eq!(before, digest(&without_cache()));
+    // The same tasks under the same ids, from another file.
+    edit(
+        &games[5].join("game.tw-pddl"),
+        "\"solvable\": true",
+        "\"solvable\":  true",
+    );
+    let after = digest(&cached);
+    assert_ne!(before, after);
+    assert_eq!(after, digest(&without_cache()));
 }
 
 #[test]

@@ -46,6 +46,9 @@ pub enum Split {
 }
 
 impl Split {
+    /// All splits.
+    pub const ALL: [Self; 4] = [Self::Train, Self::Development, Self::Seen, Self::Unseen];
+
     /// The name used in ids, configurations and metric names.
     pub fn name(self) -> &'static str {
         match self {
@@ -103,6 +106,21 @@ pub trait World: Send + Sync {
     /// All tasks of a split in their canonical order. Evaluation panels are prefixes or seeded samples of this
     /// list; every task once.
     fn tasks(&self, split: Split) -> &[Task];
+
+    /// Tells worlds apart whose tasks differ, so that a resumed run can refuse to go on with others: a hexadecimal
+    /// BLAKE3 digest. The provided one covers name and task ids; a world that reads its tasks from files must cover
+    /// their contents.
+    fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.name().as_bytes());
+        for split in Split::ALL {
+            for task in self.tasks(split) {
+                hasher.update(b"\n");
+                hasher.update(task.id.as_str().as_bytes());
+            }
+        }
+        hasher.finalize().to_hex().to_string()
+    }
 
     /// A fresh environment able to run any task of this world.
     fn environment(&self) -> Box<dyn Environment>;

@@ -101,12 +101,10 @@ pub struct ToyWorld {
     dialogue: HouseholdDialogue,
 }
 
-const SPLITS: [Split; 4] = [Split::Train, Split::Development, Split::Seen, Split::Unseen];
-
 impl ToyWorld {
     /// A world with a full-style dialogue.
     pub fn new(options: ToyOptions) -> Self {
-        let tasks = SPLITS.map(|split| {
+        let tasks = Split::ALL.map(|split| {
             (0..options.tasks_per_split)
                 .map(|index| {
                     let id = TaskId::new(format!("toy/{}/{index:03}", split.name()));
@@ -149,7 +147,7 @@ impl World for ToyWorld {
     }
 
     fn tasks(&self, split: Split) -> &[Task] {
-        SPLITS
+        Split::ALL
             .iter()
             .position(|&other| other == split)
             .and_then(|index| self.tasks.get(index))

@@ -39,6 +39,8 @@ struct State {
     optimiser_steps: u64,
     /// Digest of the weights the run began with: reference and frozen teacher are read from there again.
     initial_weights: String,
+    /// Digest of the world's tasks.
+    tasks: String,
     best: Option<Best>,
 }
 
@@ -139,6 +141,7 @@ struct Session {
     metrics: MetricsWriter,
     evaluations: LineFile,
     initial_weights: String,
+    tasks: String,
     best: Option<Best>,
     /// Iteration of the newest checkpoint.
     saved: Option<u64>,
@@ -153,6 +156,7 @@ impl Session {
     ) -> Result<Self, TrainError> {
         let store = run.checkpoints()?;
         let initial_weights = trainer.policy.decoder.parameters().digest().to_hex().to_string();
+        let tasks = trainer.world().digest();
         let mut best = None;
         let mut saved = None;
         if start == Start::Resume {
@@ -160,7 +164,7 @@ impl Session {
             report_rejected(&search.rejected, observer);
             match search.found {
                 Some(checkpoint) => {
-                    let state = restore(&checkpoint, &mut trainer, &initial_weights)?;
+                    let state = restore(&checkpoint, &mut trainer, &initial_weights, &tasks)?;
                     best = state.best;
                     saved = Some(state.iteration);
                     store.mark_latest(state.iteration)?;
@@ -194,6 +198,7 @@ impl Session {
             metrics,
             evaluations,
             initial_weights,
+            tasks,
             best,
             saved,
         };
@@ -335,6 +340,7 @@ impl Session {
                 sampled_tokens: self.trainer.sampled_tokens,
                 optimiser_steps: self.trainer.optimiser.steps(),
                 initial_weights: self.initial_weights.clone(),
+                tasks: self.tasks.clone(),
                 best: self.best,
             },
         )?;
@@ -405,6 +411,7 @@ fn restore(
     checkpoint: &Checkpoint,
     trainer: &mut Trainer,
     initial_weights: &str,
+    tasks: &str,
 ) -> Result<State, TrainError> {
     let state: State = checkpoint.read_json(STATE)?;
     if state.initial_weights != initial_weights {
@@ -413,6 +420,15 @@ fn restore(
             differences: format!(
                 "`{}` holds other weights than when the run began",
                 trainer.config().model.path.display()
+            ),
+        });
+    }
+    if state.tasks != tasks {
+        return Err(TrainError::Mismatch {
+            directory: checkpoint.directory().to_owned(),
+            differences: format!(
+                "the tasks of the world `{}` are not those the run began with",
+                trainer.world().name()
             ),
         });
     }

@@ -6,7 +6,9 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use seed_env::World;
 use seed_run::{RunDirectory, RunError, StopFlag};
 use seed_train::TrainError;
 use seed_train::compare::Summary;
@@ -17,6 +19,7 @@ use seed_train::train::{Start, train};
 use seed_train::world::open_world;
 use support::TinyModel;
 use support::analyst::Analyst;
+use support::luck::Luck;
 
 /// Paths with their bytes.
 type Contents = BTreeMap<String, Vec<u8>>;
@@ -59,9 +62,20 @@ impl Runs {
     }
 
     /// Trains until the end, or until `stop_after` iterations are done (0: before the first).
-    #[expect(clippy::unused_self, reason = "reads as what this run does")]
     fn train(
         &self,
+        config: &TrainConfig,
+        start: Start,
+        stop_after: Option<u64>,
+    ) -> Result<Summary, TrainError> {
+        let world = open_world(&config.world).unwrap().world;
+        self.train_in(world, config, start, stop_after)
+    }
+
+    #[expect(clippy::unused_self, reason = "reads as what this run does")]
+    fn train_in(
+        &self,
+        world: Arc<dyn World>,
         config: &TrainConfig,
         start: Start,
         stop_after: Option<u64>,
@@ -77,7 +91,6 @@ impl Runs {
         if stop_after == Some(0) {
             stop.set();
         }
-        let world = open_world(&config.world).unwrap().world;
         train(
             config,
             world,
@@ -285,6 +298,18 @@ fn what_the_result_depends_on_cannot_change_and_the_rest_can() {
         result => panic!("expected a refusal, got {result:?}"),
     }
     fs_err::write(&weights, genuine).unwrap();
+    // And so are other tasks under the same name, as when a folder of games was changed.
+    match runs.train_in(Luck::world(), &config, Start::Resume, None) {
+        Err(error @ TrainError::Mismatch { .. }) => {
+            assert!(
+                error
+                    .to_string()
+                    .contains("tasks of the world `luck` are not those the run began with"),
+                "{error}"
+            );
+        }
+        result => panic!("expected a refusal, got {result:?}"),
+    }
     let faster = [
         "run.threads=1",
         "rollout.max_active_sequences=2",

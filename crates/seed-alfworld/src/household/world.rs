@@ -71,8 +71,6 @@ impl HouseholdConfig {
     }
 }
 
-const SPLITS: [Split; 4] = [Split::Train, Split::Development, Split::Seen, Split::Unseen];
-
 /// The tasks of one household world. Ids read `household-studio/train/000017`.
 pub struct HouseholdWorld {
     name: String,
@@ -90,7 +88,7 @@ impl HouseholdWorld {
     pub fn new(config: HouseholdConfig) -> Result<Self, HouseholdError> {
         let generator = HouseholdGenerator::new(config.size, config.world_seed)?;
         let name = config.name();
-        let tasks = SPLITS
+        let tasks = Split::ALL
             .into_iter()
             .map(|split| {
                 let tasks = (0..config.count(split))
@@ -185,7 +183,7 @@ impl Games {
     fn address(&self, task: &TaskId) -> Option<(Split, usize)> {
         let rest = task.as_str().strip_prefix(&self.name)?.strip_prefix('/')?;
         let (split_name, digits) = rest.split_once('/')?;
-        let split = SPLITS.into_iter().find(|split| split.name() == split_name)?;
+        let split = Split::ALL.into_iter().find(|split| split.name() == split_name)?;
         let index: usize = digits.parse().ok()?;
         // Only the canonical spelling is an id: no signs, no missing zeros.
         (index < self.config.count(split) && format!("{index:06}") == digits).then_some((split, index))

@@ -30,9 +30,6 @@ const TASK_DATA_FILE: &str = "traj_data.json";
 /// The first part of task ids.
 pub const WORLD_NAME: &str = "alfworld";
 
-/// All splits, in the order in which they are opened.
-pub const SPLITS: [Split; 4] = [Split::Train, Split::Development, Split::Seen, Split::Unseen];
-
 /// ALFWorld's folder name of a split.
 pub fn split_folder(split: Split) -> &'static str {
     match split {
@@ -45,7 +42,7 @@ pub fn split_folder(split: Split) -> &'static str {
 
 /// The split of a folder name.
 pub fn split_from_folder(name: &str) -> Option<Split> {
-    SPLITS.into_iter().find(|&split| split_folder(split) == name)
+    Split::ALL.into_iter().find(|&split| split_folder(split) == name)
 }
 
 /// How to open a library.
@@ -62,7 +59,7 @@ pub struct LibraryOptions {
 impl Default for LibraryOptions {
     fn default() -> Self {
         Self {
-            splits: SPLITS.to_vec(),
+            splits: Split::ALL.to_vec(),
             families: Family::ALL.to_vec(),
             cache: CacheFolder::Standard,
         }
@@ -89,6 +86,8 @@ pub struct LibraryGame {
     /// Task folder and trial, joined by `/`.
     path: String,
     family: Family,
+    /// BLAKE3 hash of the game's file.
+    content: [u8; 32],
     origin: Origin,
     /// The parsed game, for as long as somebody plays it: members of a group share it.
     game: Mutex<Weak<Game>>,
@@ -112,6 +111,11 @@ impl LibraryGame {
     /// Task folder and trial, joined by `/`.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// BLAKE3 hash of the game's file, by which games with the same name but other contents are told apart.
+    pub fn content(&self) -> &[u8; 32] {
+        &self.content
     }
 
     /// Task family, as ALFRED's data name it.

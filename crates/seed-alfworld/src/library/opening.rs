@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::cache::{Pack, PackedGame, ReadPack, Stamp};
 use super::{
     ArchivedGame, BoundedError, GAME_FILE, Library, LibraryCounters, LibraryError, LibraryGame,
-    LibraryOptions, Origin, SPLITS, TASK_DATA_FILE, WORLD_NAME, read_archive, read_bounded, split_folder,
+    LibraryOptions, Origin, TASK_DATA_FILE, WORLD_NAME, read_archive, read_bounded, split_folder,
 };
 use crate::game_file::GameFile;
 use crate::{Family, ProblemError};
@@ -55,7 +55,7 @@ pub(super) fn open(path: &Path, options: &LibraryOptions) -> Result<Library, Lib
         found = true;
         opening.archive(path)?;
     } else {
-        for split in SPLITS {
+        for split in Split::ALL {
             let folder = root.join(split_folder(split));
             let archive = path.join(format!("{}{ARCHIVE_SUFFIX}", split_folder(split)));
             let (has_folder, has_archive) = (folder.is_dir(), archive.is_file());
@@ -175,7 +175,7 @@ impl Opening<'_> {
         }
     }
 
-    fn add(&mut self, split: Split, path: String, family: Family, origin: Origin) {
+    fn add(&mut self, split: Split, path: String, family: Family, content: [u8; 32], origin: Origin) {
         if !self.options.splits.contains(&split) || !self.options.families.contains(&family) {
             return;
         }
@@ -183,6 +183,7 @@ impl Opening<'_> {
             id: TaskId::new(format!("{WORLD_NAME}/{}/{path}", split_folder(split))),
             path,
             family,
+            content,
             origin,
             game: Mutex::default(),
         });
@@ -193,7 +194,7 @@ impl Opening<'_> {
         for game in &pack.games {
             if let Some(range) = game.data {
                 let origin = Origin::Packed { pack: number, range };
-                self.add(game.split, game.path.clone(), game.family, origin);
+                self.add(game.split, game.path.clone(), game.family, game.content, origin);
             }
         }
         self.library.packs.push(pack);
@@ -259,7 +260,7 @@ impl Opening<'_> {
         split: Split,
         trials: Vec<Trial>,
     ) -> Result<(), LibraryError> {
-        let found: Vec<Option<(Trial, Family)>> = trials
+        let found: Vec<Option<(Trial, Family, [u8; 32])>> = trials
             .into_par_iter()
             .map(|trial| {
                 let Some(family) = read_family(&trial)? else {
@@ -272,10 +273,10 @@ impl Opening<'_> {
                         path: folder.to_owned(),
                         source: ProblemError::Json(source),
                     })?;
-                Ok(solvable.then_some((trial, family)))
+                Ok(solvable.then_some((trial, family, *blake3::hash(&bytes).as_bytes())))
             })
             .collect::<Result<_, LibraryError>>()?;
-        for (number, (trial, family)) in found.into_iter().flatten().enumerate() {
+        for (number, (trial, family, content)) in found.into_iter().flatten().enumerate() {
             if number == 0 {
                 let bytes = read_game(folder, &trial)?;
                 GameFile::parse(&bytes).map_err(|source| LibraryError::Game {
@@ -284,7 +285,7 @@ impl Opening<'_> {
                     source,
                 })?;
             }
-            self.add(split, trial.path, family, Origin::Folder(trial.folder));
+            self.add(split, trial.path, family, content, Origin::Folder(trial.folder));
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use seed_alfworld::expert::{
 };
 use seed_alfworld::household::{EngineTemplate, HouseholdGenerator, HouseholdSize};
 use seed_alfworld::{
-    Game, Library, LibraryOptions, SPLITS, VerifyReport, Workload, time_resets, time_steps,
-    verify_transcripts, verify_walkthroughs,
+    Game, Library, LibraryOptions, VerifyReport, Workload, time_resets, time_steps, verify_transcripts,
+    verify_walkthroughs,
 };
 use seed_env::{Split, Task};
 use seed_random::RandomKey;
@@ -74,7 +74,7 @@ fn play(command: &Play) -> Outcome {
     let open = open(&command.world, command.data.as_deref())?;
     let split = split_by_name(&command.split)?;
     let task = match &command.task {
-        Some(id) => SPLITS
+        Some(id) => Split::ALL
             .into_iter()
             .flat_map(|split| open.world.tasks(split))
             .find(|task| task.id.as_str() == id)
@@ -228,7 +228,7 @@ fn verify(command: &Verify, output: Output) -> Outcome {
     }
     let walkthroughs = command
         .walkthroughs
-        .then(|| verify_walkthroughs(&library, &SPLITS))
+        .then(|| verify_walkthroughs(&library, &Split::ALL))
         .transpose()?;
     let reports = [("transcripts", Some(transcripts)), ("walkthroughs", walkthroughs)];
     let mut exact = true;

@@ -38,6 +38,9 @@ pub use filter::{
 };
 pub use grounding::{Grounded, ground_skill, object_names};
 pub use parser::{Acceptance, ParseError, ParseOptions, ParseStatus, parse_analysis};
-pub use prompt::{AnalysisOptions, PromptStyle, TranscriptContent, analysis_prompt, repair_prompt};
+pub use prompt::{
+    AnalysisOptions, FittedPrompt, PromptStyle, TranscriptContent, analysis_prompt, fitted_prompt,
+    repair_prompt,
+};
 pub use record::{RecordSplit, SftRecord, split_records};
 pub use task_description::infer_task_description;

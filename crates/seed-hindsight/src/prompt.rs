@@ -7,7 +7,10 @@
 //! Text from environments and responses cannot leave its place: block markers inside it are rewritten (full style),
 //! line breaks become spaces (compact style), and a literal `<image>` never stands where an image is expected.
 //!
-//! Not for: chat templates; the message is plain text.
+//! A prompt that is too long for its reader loses whole steps from the middle of the transcript, never the
+//! instructions, the task or the outcome.
+//!
+//! Not for: chat templates and tokens; the message is plain text, and the caller says whether it fits.
 
 use std::fmt::Write as _;
 
@@ -54,14 +57,10 @@ pub struct AnalysisOptions {
     pub max_step_skills: usize,
     /// What is shown of the policy's turns.
     pub transcript: TranscriptContent,
-    /// Longest transcript in steps; the middle of a longer one is replaced by a count. `None` = all steps.
-    pub max_steps: Option<usize>,
-    /// Longest observation in characters; the rest is replaced by an ellipsis. `None` = all of it.
-    pub max_observation_characters: Option<usize>,
 }
 
 impl Default for AnalysisOptions {
-    /// The paper's prompt: episode skill with summary, whole responses, whole transcript.
+    /// The paper's prompt: episode skill with summary, whole responses.
     fn default() -> Self {
         Self {
             mode: SkillMode::EpisodeOnly,
@@ -69,8 +68,6 @@ impl Default for AnalysisOptions {
             include_summary: true,
             max_step_skills: 1,
             transcript: TranscriptContent::Response,
-            max_steps: None,
-            max_observation_characters: None,
         }
     }
 }
@@ -87,11 +84,62 @@ impl AnalysisOptions {
     }
 }
 
-/// The user message that asks for an analysis of `episode`.
+/// The user message that asks for an analysis of `episode`, with all its steps.
 pub fn analysis_prompt(episode: &Episode<'_>, options: &AnalysisOptions) -> String {
+    prompt_of(episode, options, episode.steps.len())
+}
+
+/// An analysis prompt that may show a part of its episode only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FittedPrompt {
+    /// The user message.
+    pub text: String,
+    /// Steps left out of its transcript.
+    pub steps_left_out: usize,
+}
+
+/// The user message that asks for an analysis of `episode`, with as many of its steps as `fits` allows.
+///
+/// The message with all steps is taken whenever it fits. Otherwise steps are left out of the middle, so that the first
+/// and the last ones stay, and a line in their place says how many. Instructions, task and outcome always stay. At
+/// least one step is shown, the last: a message with that step alone may still not fit. `fits` has to accept a message
+/// if it accepts the same one with more steps; it is called about log2 of the number of steps times.
+pub fn fitted_prompt(
+    episode: &Episode<'_>,
+    options: &AnalysisOptions,
+    mut fits: impl FnMut(&str) -> bool,
+) -> FittedPrompt {
+    let total = episode.steps.len();
+    let whole = analysis_prompt(episode, options);
+    if total < 2 || fits(&whole) {
+        return FittedPrompt {
+            text: whole,
+            steps_left_out: 0,
+        };
+    }
+    let mut text = prompt_of(episode, options, 1);
+    let (mut shown, mut too_many) = (1, total);
+    while too_many - shown > 1 {
+        let middle = shown + (too_many - shown) / 2;
+        let candidate = prompt_of(episode, options, middle);
+        if fits(&candidate) {
+            (text, shown) = (candidate, middle);
+        } else {
+            too_many = middle;
+        }
+    }
+    FittedPrompt {
+        text,
+        steps_left_out: total - shown,
+    }
+}
+
+/// The message with `shown` of the episode's steps.
+fn prompt_of(episode: &Episode<'_>, options: &AnalysisOptions, shown: usize) -> String {
+    let steps = ShownSteps::new(episode, shown);
     match options.style {
-        PromptStyle::Full => full_prompt(episode, options),
-        PromptStyle::Compact => compact_prompt(episode, options),
+        PromptStyle::Full => full_prompt(episode, options, &steps),
+        PromptStyle::Compact => compact_prompt(episode, options, &steps),
     }
 }
 
@@ -108,7 +156,7 @@ pub fn repair_prompt(prompt: &str, error: &ParseError, answer: &str, options: &A
     )
 }
 
-fn full_prompt(episode: &Episode<'_>, options: &AnalysisOptions) -> String {
+fn full_prompt(episode: &Episode<'_>, options: &AnalysisOptions, steps: &ShownSteps<'_>) -> String {
     let mut text = String::from(
         "Analyse the finished agent episode below with hindsight. Answer with one valid JSON object and nothing \
          else.\n\nWrite:\n",
@@ -169,17 +217,18 @@ fn full_prompt(episode: &Episode<'_>, options: &AnalysisOptions) -> String {
         episode.outcome.name()
     );
     if options.mode.has_step_skills() {
-        let candidates: Vec<String> = if episode.candidate_steps.is_empty() {
-            (0..episode.steps.len()).map(|step| step.to_string()).collect()
-        } else {
-            episode.candidate_steps.iter().map(usize::to_string).collect()
-        };
+        // Nothing can be said about a step that is not shown.
+        let candidates: Vec<String> = (0..episode.steps.len())
+            .filter(|step| episode.candidate_steps.is_empty() || episode.candidate_steps.contains(step))
+            .filter(|&step| steps.contains(step))
+            .map(|step| step.to_string())
+            .collect();
         let _ = writeln!(text, "Candidate steps: {}", candidates.join(", "));
     }
     text.push_str("\nTranscript:\n");
-    shown_steps(episode, options.max_steps, |shown| match shown {
+    steps.visit(|shown| match shown {
         Shown::LeftOut(count) => {
-            let _ = writeln!(text, "\n({count} steps left out)");
+            let _ = writeln!(text, "\n{}", left_out(count));
         }
         Shown::Step(index, step) => {
             let turn = match options.transcript {
@@ -189,10 +238,7 @@ fn full_prompt(episode: &Episode<'_>, options: &AnalysisOptions) -> String {
             let _ = write!(
                 text,
                 "\nStep {index}\n<observation>\n{}\n</observation>\n<response>\n{turn}\n</response>\nvalid action: {}\n",
-                contained(
-                    &shortened(step.observation, options.max_observation_characters),
-                    step.has_image
-                ),
+                contained(step.observation, step.has_image),
                 step.valid,
             );
         }
@@ -200,25 +246,26 @@ fn full_prompt(episode: &Episode<'_>, options: &AnalysisOptions) -> String {
     text
 }
 
-fn compact_prompt(episode: &Episode<'_>, options: &AnalysisOptions) -> String {
+fn compact_prompt(episode: &Episode<'_>, options: &AnalysisOptions, steps: &ShownSteps<'_>) -> String {
     let mut text = format!(
         "Task: {}\nOutcome: {}\n",
         task_line(episode),
         episode.outcome.name()
     );
-    shown_steps(episode, options.max_steps, |shown| match shown {
-        Shown::LeftOut(_) => text.push_str("...\n"),
+    steps.visit(|shown| match shown {
+        Shown::LeftOut(count) => {
+            let _ = writeln!(text, "{}", left_out(count));
+        }
         Shown::Step(index, step) => {
             let turn = match options.transcript {
                 TranscriptContent::Response => step.response,
                 TranscriptContent::Action => step.action,
             };
             let invalid = if step.valid { "" } else { " (invalid)" };
-            let observation = shortened(step.observation, options.max_observation_characters);
             let _ = writeln!(
                 text,
                 "{index}. {} > {}{invalid}",
-                one_line(&contained(&observation, step.has_image)),
+                one_line(&contained(step.observation, step.has_image)),
                 one_line(&contained(turn, false)),
             );
         }
@@ -256,26 +303,42 @@ enum Shown<'a> {
     LeftOut(usize),
 }
 
-/// Visits the steps of a transcript: all of them, or the first and last halves of `limit` with the count between.
-fn shown_steps<'a>(episode: &Episode<'a>, limit: Option<usize>, mut visit: impl FnMut(Shown<'a>)) {
-    let total = episode.steps.len();
-    let limit = limit.unwrap_or(total).min(total);
-    let head = limit / 2;
-    let tail_from = total - (limit - head);
-    for (index, step) in episode.steps.iter().enumerate() {
-        if limit == total || index < head || index >= tail_from {
-            visit(Shown::Step(index, step));
-        } else if index == head {
-            visit(Shown::LeftOut(total - limit));
+/// The steps of a transcript that are shown: the first `head` and those from `tail` on.
+struct ShownSteps<'a> {
+    steps: &'a [EpisodeStep<'a>],
+    head: usize,
+    tail: usize,
+}
+
+impl<'a> ShownSteps<'a> {
+    /// The first and the last half of `shown` steps; of an odd number the larger half is at the end.
+    fn new(episode: &Episode<'a>, shown: usize) -> Self {
+        let head = shown / 2;
+        Self {
+            steps: episode.steps,
+            head,
+            tail: episode.steps.len() - (shown - head),
+        }
+    }
+
+    fn contains(&self, step: usize) -> bool {
+        step < self.head || step >= self.tail
+    }
+
+    fn visit(&self, mut visit: impl FnMut(Shown<'a>)) {
+        for (index, step) in self.steps.iter().enumerate() {
+            if self.contains(index) {
+                visit(Shown::Step(index, step));
+            } else if index == self.head {
+                visit(Shown::LeftOut(self.tail - self.head));
+            }
         }
     }
 }
 
-fn shortened(text: &str, limit: Option<usize>) -> String {
-    match limit.and_then(|limit| text.char_indices().nth(limit)) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
+/// The line in place of steps that are not shown.
+fn left_out(count: usize) -> String {
+    format!("({count} {} left out)", if count == 1 { "step" } else { "steps" })
 }
 
 /// `text` with everything that could pass for the prompt's own structure rewritten; the placeholder of an attached
@@ -345,42 +408,69 @@ mod tests {
             mode: SkillMode::EpisodeStep,
             include_summary: false,
             max_step_skills: 2,
-            max_steps: Some(2),
             transcript: TranscriptContent::Action,
             ..AnalysisOptions::default()
         };
         let episode = Episode {
             outcome: OutcomeLabel::Success,
             task_description: None,
-            candidate_steps: &[0, 2],
+            candidate_steps: &[0, 1, 2],
             ..episode()
         };
-        insta::assert_snapshot!(analysis_prompt(&episode, &options));
+        let two_steps = |text: &str| text.matches("<observation>").count() <= 2;
+        insta::assert_snapshot!(fitted_prompt(&episode, &options, two_steps).text);
     }
 
     #[test]
     fn compact_prompts_say_the_same_in_few_words() {
-        insta::assert_snapshot!(analysis_prompt(&episode(), &AnalysisOptions::compact()), @r#"
-        Task: put a mug in shelf.
-        Outcome: failure
-        0. You are in a room. You see a desk 1, a shelf 1. > go to desk 1
-        1. On the desk 1, you see a mug 1. > take it (invalid)
-        2. Nothing happens. > take mug 1 from desk 1
-        Write as JSON: {"episode_skill": "..."}
-        "#);
+        // Byte for byte: policies were trained on this form.
+        assert_eq!(
+            analysis_prompt(&episode(), &AnalysisOptions::compact()),
+            "Task: put a mug in shelf.\nOutcome: failure\n\
+             0. You are in a room. You see a desk 1, a shelf 1. > go to desk 1\n\
+             1. On the desk 1, you see a mug 1. > take it (invalid)\n\
+             2. Nothing happens. > take mug 1 from desk 1\n\
+             Write as JSON: {\"episode_skill\": \"...\"}\n"
+        );
         let options = AnalysisOptions {
-            max_steps: Some(1),
-            max_observation_characters: Some(7),
             transcript: TranscriptContent::Response,
             ..AnalysisOptions::compact()
         };
-        insta::assert_snapshot!(analysis_prompt(&episode(), &options), @r#"
+        let one_step = fitted_prompt(&episode(), &options, |_| false);
+        insta::assert_snapshot!(one_step.text, @r#"
         Task: put a mug in shelf.
         Outcome: failure
-        ...
-        2. Nothing... > <action>take mug 1 from desk 1</action>
+        (2 steps left out)
+        2. Nothing happens. > <action>take mug 1 from desk 1</action>
         Write as JSON: {"episode_skill": "..."}
         "#);
+        assert_eq!(one_step.steps_left_out, 2);
+    }
+
+    #[test]
+    fn a_prompt_that_fits_is_not_touched() {
+        for options in [AnalysisOptions::default(), AnalysisOptions::compact()] {
+            let whole = analysis_prompt(&episode(), &options);
+            let limit = whole.len();
+            let found = fitted_prompt(&episode(), &options, |text| text.len() <= limit);
+            assert_eq!((&found.text, found.steps_left_out), (&whole, 0));
+            let found = fitted_prompt(&episode(), &options, |text| text.len() < limit);
+            assert_eq!(found.steps_left_out, 1, "one byte less costs a step");
+            assert!(found.text.contains("\n(1 step left out)\n"));
+        }
+    }
+
+    #[test]
+    fn the_only_step_is_always_shown() {
+        for count in 0..2 {
+            let episode = Episode {
+                steps: &STEPS[..count],
+                ..episode()
+            };
+            let found = fitted_prompt(&episode, &AnalysisOptions::default(), |_| false);
+            let whole = analysis_prompt(&episode, &AnalysisOptions::default());
+            assert_eq!((found.text, found.steps_left_out), (whole, 0));
+        }
     }
 
     #[test]
@@ -433,7 +523,7 @@ mod tests {
         #[test]
         fn structure_survives_any_text(
             parts in prop::collection::vec(("(\\PC|\n|</?observation>|</?response>|<image>){0,40}", any::<bool>()), 1..6),
-            limit in prop::option::of(0usize..6),
+            limit in 0usize..6,
         ) {
             let steps: Vec<EpisodeStep<'_>> = parts
                 .iter()
@@ -442,15 +532,52 @@ mod tests {
                 })
                 .collect();
             let episode = Episode { steps: &steps, ..Episode::default() };
-            let shown = limit.unwrap_or(steps.len()).min(steps.len());
-            let options = AnalysisOptions { max_steps: limit, ..AnalysisOptions::default() };
-            let full = analysis_prompt(&episode, &options);
-            prop_assert_eq!(full.matches("<observation>").count(), shown);
-            prop_assert_eq!(full.matches("</response>").count(), shown);
-            prop_assert!(!full.contains("<image>"));
-            let compact = analysis_prompt(&episode, &AnalysisOptions { max_steps: limit, ..AnalysisOptions::compact() });
+            let shown = limit.clamp(1, steps.len());
             let gap = usize::from(shown < steps.len());
-            prop_assert_eq!(compact.lines().count(), 3 + shown + gap);
+            let few = |text: &str| text.matches("<observation>").count() <= limit;
+            let full = fitted_prompt(&episode, &AnalysisOptions::default(), few);
+            prop_assert_eq!(full.text.matches("<observation>").count(), shown);
+            prop_assert_eq!(full.text.matches("</response>").count(), shown);
+            prop_assert_eq!(full.steps_left_out, steps.len() - shown);
+            prop_assert!(!full.text.contains("<image>"));
+            let short = |text: &str| text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit())).count() <= limit;
+            let compact = fitted_prompt(&episode, &AnalysisOptions::compact(), short);
+            prop_assert_eq!(compact.text.lines().count(), 3 + shown + gap);
+        }
+
+        /// Steps go from the middle and no more of them than needed; what stands around them stays.
+        #[test]
+        fn only_middle_steps_are_left_out(
+            lengths in prop::collection::vec(0usize..60, 2..12),
+            limit in 0usize..1400,
+            compact in any::<bool>(),
+        ) {
+            let texts: Vec<String> = lengths.iter().map(|&length| "x".repeat(length)).collect();
+            let steps: Vec<EpisodeStep<'_>> = texts
+                .iter()
+                .map(|text| EpisodeStep { observation: text, valid: true, ..EpisodeStep::default() })
+                .collect();
+            let episode = Episode { steps: &steps, task_description: Some("rest."), ..Episode::default() };
+            let options = if compact { AnalysisOptions::compact() } else { AnalysisOptions::default() };
+            let found = fitted_prompt(&episode, &options, |text| text.len() <= limit);
+            let whole = analysis_prompt(&episode, &options);
+            let shown = steps.len() - found.steps_left_out;
+            if whole.len() <= limit {
+                prop_assert_eq!(&found.text, &whole);
+            } else {
+                prop_assert!(shown < steps.len());
+                prop_assert!(found.text.len() <= limit || shown == 1);
+                prop_assert!(shown + 1 == steps.len() || prompt_of(&episode, &options, shown + 1).len() > limit);
+            }
+            let step_line = |index: usize| if compact { format!("\n{index}. ") } else { format!("\nStep {index}\n") };
+            let kept: Vec<usize> = (0..steps.len()).filter(|&index| found.text.contains(&step_line(index))).collect();
+            let expected: Vec<usize> = (0..shown / 2).chain(steps.len() - (shown - shown / 2)..steps.len()).collect();
+            prop_assert_eq!(kept, expected);
+            let start = &whole[..whole.find(&step_line(0)).unwrap()];
+            prop_assert!(found.text.starts_with(start));
+            prop_assert!(start.contains("Task: rest.\nOutcome: unknown"));
+            let end = "\nWrite as JSON: {\"episode_skill\": \"...\"}\n";
+            prop_assert!(!compact || found.text.ends_with(end));
         }
     }
 }

@@ -49,10 +49,10 @@ pub fn annotate(
 ) -> Result<AnnotationReport, TrainError> {
     let trajectories = read_json_lines::<Trajectory>(trajectories)?.collect::<Result<Vec<_>, _>>()?;
     let dialogue = world.dialogue();
-    let (hindsight, written) = match annotator {
+    let (hindsight, policy, written) = match annotator {
         Annotator::Rules => {
             let hindsight = Hindsight::new(&config.seed);
-            (hindsight, trajectories.iter().map(by_rules).collect())
+            (hindsight, None, trajectories.iter().map(by_rules).collect())
         }
         Annotator::Endpoint | Annotator::Policy => {
             let mut hindsight = match annotator {
@@ -82,7 +82,7 @@ pub fn annotate(
                 .into_iter()
                 .map(|analysis| Some((analysis.summary.unwrap_or_default(), analysis.skill?)))
                 .collect();
-            (hindsight, written)
+            (hindsight, Some(policy), written)
         }
     };
     let records: Vec<SftRecord> = trajectories
@@ -90,8 +90,17 @@ pub fn annotate(
         .zip(&written)
         .filter_map(|(trajectory, written)| {
             let (summary, skill) = written.as_ref()?;
+            let text = trajectory_text(dialogue, trajectory);
             Some(SftRecord {
-                prompt: hindsight.prompt(&trajectory_text(dialogue, trajectory)),
+                // The prompt the policy will be asked with, whoever wrote the answer. Rules read no model.
+                prompt: match &policy {
+                    Some(policy) => {
+                        hindsight
+                            .fitted_prompt(&text, config, &policy.decoder, policy)
+                            .text
+                    }
+                    None => hindsight.prompt(&text),
+                },
                 response: hindsight.record_json(summary, skill),
                 skill_id: format!("{}:{}", trajectory.group, trajectory.sample),
                 task_id: trajectory.task.to_string(),

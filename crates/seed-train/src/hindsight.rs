@@ -12,9 +12,9 @@ use seed_alfworld::expert::PlayedEpisode;
 use seed_env::Dialogue;
 use seed_hindsight::{
     Analyser, AnalyserError, AnalysisOptions, AnalysisRequest, AugmentOptions, EndpointAnalyser,
-    EndpointOptions, Episode, EpisodeStep, OutcomeLabel, ParseOptions, PromptStyle, SectionFormat, SkillMode,
-    Whitespace, analysis_prompt, augment_episode, copied_ngram_rate, duplicate_rate, ground_skill,
-    limit_words, parse_analysis, response_json, transcript_text,
+    EndpointOptions, Episode, EpisodeStep, FittedPrompt, OutcomeLabel, ParseOptions, PromptStyle,
+    SectionFormat, SkillMode, Whitespace, analysis_prompt, augment_episode, copied_ngram_rate,
+    duplicate_rate, fitted_prompt, ground_skill, limit_words, parse_analysis, response_json, transcript_text,
 };
 use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Sampling, SequenceState};
 use seed_random::RandomKey;
@@ -53,7 +53,10 @@ pub struct Analysis {
     pub dropped_sentences: usize,
     /// Share of the skill's word runs that stand in the transcript.
     pub copied_share: f64,
-    /// Prompt ids cut from the left.
+    /// Steps left out of the middle of the prompt's transcript so that it fits.
+    #[serde(default)]
+    pub steps_left_out: usize,
+    /// Prompt ids cut from the left, where not even one step fits.
     pub prompt_tokens_cut: usize,
     /// Tokens of the answer.
     pub answer_tokens: usize,
@@ -214,9 +217,22 @@ impl Hindsight {
         }
     }
 
-    /// The analysis prompt of an episode.
+    /// The analysis prompt of an episode, with all its steps.
     pub fn prompt(&self, episode: &EpisodeText<'_>) -> String {
         episode.with(|episode| analysis_prompt(episode, &self.analysis))
+    }
+
+    /// The analysis prompt of an episode as `policy` is shown it: of an episode that does not fit, steps are left out.
+    pub fn fitted_prompt(
+        &self,
+        episode: &EpisodeText<'_>,
+        config: &TrainConfig,
+        decoder: &Decoder,
+        policy: &Policy,
+    ) -> FittedPrompt {
+        let room = prompt_room(config, decoder);
+        let fits = |text: &str| policy.conversation.opening(text).len() <= room;
+        episode.with(|episode| fitted_prompt(episode, &self.analysis, fits))
     }
 
     /// The answer an analysis should give.
@@ -263,15 +279,19 @@ impl Hindsight {
             .filter(|(_, trajectory)| self.asks(trajectory, iteration))
             .map(|(index, _)| index)
             .collect();
-        let prompts: Vec<String> = asked
-            .iter()
-            .filter_map(|&index| texts.get(index))
-            .map(|text| self.prompt(text))
-            .collect();
-        progress(0, prompts.len());
-        let answers = match &mut self.endpoint {
-            Some(endpoint) => ask_endpoint(endpoint, &prompts),
-            None => ask_policy(config, decoder, policy, &prompts, key, progress)?,
+        let shown = asked.iter().filter_map(|&index| texts.get(index));
+        progress(0, asked.len());
+        let answers = if self.endpoint.is_some() {
+            // How many tokens an endpoint's model reads is not known; it is shown the whole episode.
+            let prompts: Vec<String> = shown.map(|text| self.prompt(text)).collect();
+            self.endpoint
+                .as_mut()
+                .map_or_else(Vec::new, |endpoint| ask_endpoint(endpoint, &prompts))
+        } else {
+            let prompts: Vec<FittedPrompt> = shown
+                .map(|text| self.fitted_prompt(text, config, decoder, policy))
+                .collect();
+            ask_policy(config, decoder, policy, &prompts, key, progress)?
         };
         let mut analyses: Vec<Analysis> = trajectories
             .iter()
@@ -294,6 +314,7 @@ impl Hindsight {
 
     /// Parses and filters one answer.
     fn read(&self, answer: Answer, episode: &EpisodeText<'_>, analysis: &mut Analysis) {
+        analysis.steps_left_out = answer.steps_left_out;
         analysis.prompt_tokens_cut = answer.prompt_tokens_cut;
         analysis.answer_tokens = answer.tokens;
         analysis.answer_cut = answer.cut;
@@ -389,6 +410,10 @@ impl Hindsight {
                 .sum::<usize>() as f64,
         );
         metrics.set(
+            "analysis/shortened_prompts",
+            count(&|analysis| analysis.steps_left_out > 0),
+        );
+        metrics.set(
             "analysis/truncated_prompts",
             count(&|analysis| analysis.prompt_tokens_cut > 0),
         );
@@ -413,6 +438,7 @@ impl Hindsight {
 /// An analyser's answer before it is parsed.
 struct Answer {
     text: Result<String, String>,
+    steps_left_out: usize,
     prompt_tokens_cut: usize,
     tokens: usize,
     cut: bool,
@@ -432,6 +458,7 @@ fn ask_endpoint(endpoint: &mut EndpointAnalyser, prompts: &[String]) -> Vec<Answ
         .into_iter()
         .map(|reply| match reply {
             Ok(reply) => Answer {
+                steps_left_out: 0,
                 prompt_tokens_cut: 0,
                 tokens: reply.completion_tokens.unwrap_or(0) as usize,
                 cut: reply.truncated,
@@ -439,6 +466,7 @@ fn ask_endpoint(endpoint: &mut EndpointAnalyser, prompts: &[String]) -> Vec<Answ
             },
             Err(error) => Answer {
                 text: Err(error.to_string()),
+                steps_left_out: 0,
                 prompt_tokens_cut: 0,
                 tokens: 0,
                 cut: false,
@@ -447,12 +475,21 @@ fn ask_endpoint(endpoint: &mut EndpointAnalyser, prompts: &[String]) -> Vec<Answ
         .collect()
 }
 
+/// Most ids of a prompt for the policy: room for the answer is set aside first.
+fn prompt_room(config: &TrainConfig, decoder: &Decoder) -> usize {
+    let context = config.model.context_length.min(decoder.config().max_positions);
+    context
+        .saturating_sub(config.seed.max_analysis_tokens)
+        .min(config.seed.max_analysis_prompt_tokens)
+        .max(1)
+}
+
 /// All analyses of an iteration are generated together.
 fn ask_policy(
     config: &TrainConfig,
     decoder: &Decoder,
     policy: &Policy,
-    prompts: &[String],
+    prompts: &[FittedPrompt],
     key: RandomKey,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Answer>, TrainError> {
@@ -460,17 +497,14 @@ fn ask_policy(
     let mut engine = Engine::new(decoder, engine_options(&config.rollout));
     let mut answers: Vec<Answer> = Vec::with_capacity(prompts.len());
     let context = config.model.context_length.min(decoder.config().max_positions);
-    // Room for the answer is set aside first.
-    let room = context
-        .saturating_sub(section.max_analysis_tokens)
-        .min(section.max_analysis_prompt_tokens)
-        .max(1);
+    let room = prompt_room(config, decoder);
     for (index, prompt) in prompts.iter().enumerate() {
-        let mut append = policy.conversation.opening(prompt);
+        let mut append = policy.conversation.opening(&prompt.text);
         let cut = append.len().saturating_sub(room);
         append.drain(..cut);
         answers.push(Answer {
             text: Ok(String::new()),
+            steps_left_out: prompt.steps_left_out,
             prompt_tokens_cut: cut,
             tokens: 0,
             cut: false,

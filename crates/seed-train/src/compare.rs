@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 use crate::evaluate::Evaluation;
-use crate::picture::{Curve, draw_curves};
+use crate::picture::{Curve, Spread, draw_curves};
 use crate::statistics::{Interval, bootstrap_mean, mean, mean_height};
 
 /// File of a run directory with one [`EvaluationRecord`] per line.
@@ -95,6 +95,18 @@ impl RunResult {
         })
     }
 
+    /// Wilson's interval of each evaluation of a panel, over training episodes.
+    fn intervals(&self, split: Split) -> Vec<(f64, f64, f64)> {
+        self.evaluations
+            .iter()
+            .filter(|record| record.split == split)
+            .map(|record| {
+                let success = &record.evaluation.success;
+                (record.episodes as f64, success.low, success.high)
+            })
+            .collect()
+    }
+
     fn curve(&self, split: Split) -> Vec<(f64, f64)> {
         self.evaluations
             .iter()
@@ -134,8 +146,10 @@ pub struct PanelSummary {
     pub last: Interval,
     /// Unweighted mean over families at the last evaluation: mean over runs.
     pub macro_last: f64,
-    /// Mean height of the success curve over training episodes, with a bootstrap interval over runs.
-    pub mean_height: Interval,
+    /// Mean height of the success curve over training episodes: mean over runs.
+    pub mean_height: f64,
+    /// Its bootstrap interval over runs; a single run has none.
+    pub mean_height_interval: Option<Interval>,
     /// Episodes of the panel per evaluation.
     pub panel_episodes: usize,
 }
@@ -196,13 +210,11 @@ fn arm(name: &str, runs: &[&RunResult]) -> Arm {
             split.name().to_owned(),
             PanelSummary {
                 first: mean(&firsts),
-                last: if lasts.len() == 1 {
-                    sample.evaluation.success
-                } else {
-                    bootstrap_mean(&rates, DRAWS, split_key.with("what", 0))
-                },
+                last: bootstrap_mean(&rates, DRAWS, split_key.with("what", 0))
+                    .unwrap_or(sample.evaluation.success),
                 macro_last: mean(&macros),
-                mean_height: bootstrap_mean(&heights, DRAWS, split_key.with("what", 1)),
+                mean_height: mean(&heights),
+                mean_height_interval: bootstrap_mean(&heights, DRAWS, split_key.with("what", 1)),
                 panel_episodes: sample.evaluation.episodes,
             },
         );
@@ -261,7 +273,10 @@ impl Comparison {
                     percent(panel.first),
                     interval(&panel.last),
                     percent(panel.macro_last),
-                    interval(&panel.mean_height),
+                    panel
+                        .mean_height_interval
+                        .as_ref()
+                        .map_or_else(|| percent(panel.mean_height), interval),
                 );
             }
         }
@@ -307,7 +322,8 @@ fn interval(value: &Interval) -> String {
     )
 }
 
-/// Draws the success curves of `split`: one line per arm, mean over its runs, with the range between runs as a band.
+/// Draws the success curves of `split`: one line per arm, mean over its runs, with the range between runs as a band, or
+/// for a single run with each evaluation's Wilson interval as a bar.
 ///
 /// # Errors
 /// When the picture cannot be written.
@@ -318,7 +334,8 @@ pub fn draw(runs: &[RunResult], split: Split, path: &Path) -> Result<(), TrainEr
         .iter()
         .map(|arm| {
             let mut by_episodes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-            for run in runs.iter().filter(|run| run.summary.name == arm.name) {
+            let members: Vec<&RunResult> = runs.iter().filter(|run| run.summary.name == arm.name).collect();
+            for run in &members {
                 for (episodes, rate) in run.curve(split) {
                     by_episodes.entry(episodes as u64).or_default().push(rate);
                 }
@@ -334,24 +351,43 @@ pub fn draw(runs: &[RunResult], split: Split, path: &Path) -> Result<(), TrainEr
                     .iter()
                     .map(|(&x, rates)| (x as f64, mean(rates)))
                     .collect(),
-                band: if arm.seeds.len() < 2 {
-                    Vec::new()
-                } else {
-                    by_episodes
-                        .iter()
-                        .map(|(&x, rates)| {
-                            let low = rates.iter().copied().fold(f64::INFINITY, f64::min);
-                            let high = rates.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                            (x as f64, low, high)
-                        })
-                        .collect()
+                spread: match members.as_slice() {
+                    [run] => Spread::Bars(run.intervals(split)),
+                    _ => Spread::Band(
+                        by_episodes
+                            .iter()
+                            .map(|(&x, rates)| {
+                                let low = rates.iter().copied().fold(f64::INFINITY, f64::min);
+                                let high = rates.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                                (x as f64, low, high)
+                            })
+                            .collect(),
+                    ),
                 },
             }
         })
         .collect();
+    let tasks = comparison
+        .arms
+        .iter()
+        .filter_map(|arm| arm.panels.get(split.name()))
+        .map(|panel| panel.panel_episodes)
+        .max()
+        .unwrap_or(0);
+    let mut meanings = Vec::new();
+    if curves.iter().any(|curve| matches!(curve.spread, Spread::Bars(_))) {
+        meanings.push("bars: 95 % intervals over its tasks");
+    }
+    if curves.iter().any(|curve| matches!(curve.spread, Spread::Band(_))) {
+        meanings.push("bands: range over seeds");
+    }
     Ok(draw_curves(
         path,
-        &format!("Success on the {} panel", split.name()),
+        &format!(
+            "Success on the {} panel, {tasks} tasks ({})",
+            split.name(),
+            meanings.join("; ")
+        ),
         "training episodes",
         &curves,
     )?)

@@ -12,8 +12,25 @@ pub struct Curve {
     pub name: String,
     /// `(x, mean)` points in order of x.
     pub points: Vec<(f64, f64)>,
-    /// `(x, low, high)` of the band around it; empty for none.
-    pub band: Vec<(f64, f64, f64)>,
+    /// What is known about the points' accuracy.
+    pub spread: Spread,
+}
+
+/// How far a point may be off, as `(x, low, high)`.
+#[derive(Clone, Debug)]
+pub enum Spread {
+    /// An interval at each point, drawn as a bar: what one run's panel allows to say.
+    Bars(Vec<(f64, f64, f64)>),
+    /// A range along the curve, drawn as a band: how far runs lie apart.
+    Band(Vec<(f64, f64, f64)>),
+}
+
+impl Spread {
+    fn values(&self) -> &[(f64, f64, f64)] {
+        match self {
+            Self::Bars(values) | Self::Band(values) => values,
+        }
+    }
 }
 
 /// Why a picture could not be drawn.
@@ -58,6 +75,8 @@ fn draw(text: &mut String, title: &str, x_label: &str, curves: &[Curve]) -> Resu
         .flat_map(|curve| &curve.points)
         .map(|point| point.0)
         .fold(1.0_f64, f64::max);
+    // Room for the last bar's ends.
+    let right = right * 1.01;
     let top = curves
         .iter()
         .flat_map(|curve| {
@@ -65,7 +84,7 @@ fn draw(text: &mut String, title: &str, x_label: &str, curves: &[Curve]) -> Resu
                 .points
                 .iter()
                 .map(|point| point.1)
-                .chain(curve.band.iter().map(|band| band.2))
+                .chain(curve.spread.values().iter().map(|spread| spread.2))
         })
         .fold(0.1_f64, f64::max);
     let top = ((top * 10.0).ceil() / 10.0).min(1.0);
@@ -87,18 +106,40 @@ fn draw(text: &mut String, title: &str, x_label: &str, curves: &[Curve]) -> Resu
             .y_label_formatter(&|value| format!("{:.0} %", value * 100.0))
             .x_label_formatter(&|value| format!("{value:.0}"))
             .draw()?;
-        for (curve, colour) in curves.iter().zip(COLOURS.iter().cycle()) {
-            if !curve.band.is_empty() {
-                let outline = curve
-                    .band
-                    .iter()
-                    .map(|&(x, _, high)| (x, high.min(top)))
-                    .chain(curve.band.iter().rev().map(|&(x, low, _)| (x, low)));
-                chart.draw_series(std::iter::once(Polygon::new(
-                    outline.collect::<Vec<_>>(),
-                    colour.mix(0.15),
-                )))?;
+        for (number, (curve, colour)) in curves.iter().zip(COLOURS.iter().cycle()).enumerate() {
+            match &curve.spread {
+                Spread::Band(band) => {
+                    let outline = band
+                        .iter()
+                        .map(|&(x, _, high)| (x, high.min(top)))
+                        .chain(band.iter().rev().map(|&(x, low, _)| (x, low)));
+                    chart.draw_series(std::iter::once(Polygon::new(
+                        outline.collect::<Vec<_>>(),
+                        colour.mix(0.15),
+                    )))?;
+                }
+                Spread::Bars(bars) => {
+                    // Arms are evaluated at the same x: each has its bars a little aside.
+                    let aside = right * 0.004 * (number as f64 - (curves.len() as f64 - 1.0) / 2.0);
+                    let cap = right * 0.004;
+                    for &(x, low, high) in bars {
+                        let (x, high) = (x + aside, high.min(top));
+                        let strokes = [
+                            vec![(x, low), (x, high)],
+                            vec![(x - cap, low), (x + cap, low)],
+                            vec![(x - cap, high), (x + cap, high)],
+                        ];
+                        chart.draw_series(
+                            strokes.map(|stroke| PathElement::new(stroke, colour.mix(0.55).stroke_width(1))),
+                        )?;
+                    }
+                }
             }
+            let marks = curve
+                .points
+                .iter()
+                .map(|&point| Circle::new(point, 3, colour.filled()));
+            chart.draw_series(marks)?;
             chart
                 .draw_series(LineSeries::new(
                     curve.points.iter().copied(),

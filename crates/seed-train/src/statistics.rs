@@ -52,15 +52,11 @@ pub fn mean(values: &[f64]) -> f64 {
 }
 
 /// Percentile bootstrap interval of the mean over `values` (one per seed or task), with `draws` resamples.
-/// A single value has no spread to resample: its interval is the value itself.
-pub fn bootstrap_mean(values: &[f64], draws: usize, key: RandomKey) -> Interval {
+/// `None` for fewer than two values: they have no spread to resample.
+pub fn bootstrap_mean(values: &[f64], draws: usize, key: RandomKey) -> Option<Interval> {
     let value = mean(values);
     if values.len() < 2 || draws == 0 {
-        return Interval {
-            value,
-            low: value,
-            high: value,
-        };
+        return None;
     }
     let mut generator = key.generator();
     let mut means: Vec<f64> = (0..draws)
@@ -81,11 +77,11 @@ pub fn bootstrap_mean(values: &[f64], draws: usize, key: RandomKey) -> Interval 
         let index = (quantile * (means.len() - 1) as f64).round() as usize;
         means.get(index).copied().unwrap_or(value)
     };
-    Interval {
+    Some(Interval {
         value,
         low: at(0.025),
         high: at(0.975),
-    }
+    })
 }
 
 /// Area under a curve of `(x, y)` points by the trapezoid rule, divided by the width: the mean height.
@@ -129,12 +125,12 @@ mod tests {
     #[test]
     fn bootstrap_covers_the_mean_and_is_repeatable() {
         let values = [0.1, 0.2, 0.4, 0.3, 0.5];
-        let first = bootstrap_mean(&values, 2_000, RandomKey::new(1));
-        assert_eq!(first, bootstrap_mean(&values, 2_000, RandomKey::new(1)));
+        let resample = || bootstrap_mean(&values, 2_000, RandomKey::new(1)).unwrap();
+        let first = resample();
+        assert_eq!(first, resample());
         assert!((first.value - 0.3).abs() < 1e-12);
         assert!(first.low < 0.3 && 0.3 < first.high && first.low >= 0.1 && first.high <= 0.5);
-        let single = bootstrap_mean(&[0.7], 100, RandomKey::new(1));
-        assert_eq!((single.low, single.high), (0.7, 0.7));
+        assert_eq!(bootstrap_mean(&[0.7], 100, RandomKey::new(1)), None);
     }
 
     #[test]

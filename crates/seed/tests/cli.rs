@@ -277,6 +277,12 @@ fn runs_are_compared_by_arm() {
     insta::assert_snapshot!("compare", compare(&[]));
     let svg = fs_err::read_to_string(&picture).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("SEED (2 seeds)") && svg.contains("GRPO (1 seed)"));
+    assert!(
+        svg.contains(
+            "Success on the seen panel, 20 tasks (bars: 95 % intervals over its tasks; bands: range over seeds)"
+        ),
+        "{svg}"
+    );
     let value: Value = serde_json::from_str(&compare(&["--json"])).unwrap();
     assert_eq!(value["arms"][1]["seeds"], json!([1, 2]));
     let last = value["arms"][1]["panels"]["seen"]["last"]["value"]

@@ -23,6 +23,7 @@ pub mod fine_tune;
 pub mod hindsight;
 pub mod picture;
 pub mod policy;
+mod resuming;
 pub mod sft;
 pub mod statistics;
 pub mod train;

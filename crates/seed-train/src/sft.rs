@@ -4,25 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use seed_model::optimiser::StateTensor;
 use seed_random::RandomKey;
 use seed_run::{
-    Checkpoint, CheckpointStore, FileRecord, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Retention,
-    RunDirectory, RunRecord, StopFlag, TensorView, file_record,
+    Checkpoint, CheckpointStore, FileRecord, Metrics, MetricsOptions, MetricsWriter, Retention, RunDirectory,
+    RunRecord, StopFlag, file_record,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
-use crate::config::{self, Loaded, Selection, SftConfig, SftSection, differences, to_toml};
+use crate::config::{Selection, SftConfig, SftSection, to_toml};
 use crate::events::{Event, Observer, Phase};
 use crate::examples::{ExampleRecord, read_examples};
 use crate::fine_tune::{ExampleSet, FineTuner, Loss, UpdateOutput};
 use crate::policy::Policy;
-use crate::train::{Start, naming, report_rejected};
-
-const STATE: &str = "state.json";
-const OPTIMISER: &str = "optimiser.safetensors";
-const MODEL: &str = "model";
+use crate::resuming::{MODEL, STATE, open_run, report_rejected, restore_optimiser, write_optimiser};
+use crate::train::{Start, naming};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct State {
@@ -30,7 +26,6 @@ struct State {
     optimiser_steps: u64,
     best: Option<(u64, f64)>,
     /// The files of examples as they were.
-    #[serde(default)]
     data: BTreeMap<String, FileRecord>,
 }
 
@@ -73,7 +68,7 @@ pub fn sft(
     let key = RandomKey::new(config.run.seed);
     let opened = match start {
         Start::New => None,
-        Start::Resume => Some(open(config)?),
+        Start::Resume => Some(open_run(&config.run.directory, config)?),
     };
     let policy = if config.initialise.enabled {
         observer.event(&Event::Note {
@@ -153,29 +148,6 @@ pub fn sft(
         saved,
     }
     .run(stop, observer)
-}
-
-/// The directory of a run to go on with; its settings must be those it was started with.
-fn open(config: &SftConfig) -> Result<RunDirectory, TrainError> {
-    let run = RunDirectory::open(&config.run.directory)?;
-    let before = Loaded::<SftConfig>::from_file(&run.config_path(), &[])?.config;
-    let changed: Vec<String> = differences(&before, config)
-        .into_iter()
-        .filter(|difference| difference.effect == config::Effect::Result)
-        .map(|difference| {
-            format!(
-                "`{}` was `{}`, now `{}`",
-                difference.key, difference.before, difference.after
-            )
-        })
-        .collect();
-    if changed.is_empty() {
-        return Ok(run);
-    }
-    Err(TrainError::Mismatch {
-        directory: config.run.directory.clone(),
-        differences: changed.join("; "),
-    })
 }
 
 /// Sizes and digests of the files of examples.
@@ -295,16 +267,7 @@ impl Session<'_> {
         let folder = draft.folder(MODEL)?;
         self.tuner.policy.write_into(&folder)?;
         draft.adopt(MODEL)?;
-        let state = self.tuner.optimiser.state();
-        let tensors: Vec<TensorView<'_>> = state
-            .iter()
-            .map(|tensor| TensorView {
-                name: tensor.name.clone(),
-                shape: tensor.shape.clone(),
-                data: &tensor.values,
-            })
-            .collect();
-        draft.write_tensors(OPTIMISER, &tensors)?;
+        write_optimiser(&mut draft, &self.tuner.optimiser)?;
         draft.write_json(
             STATE,
             &State {
@@ -355,16 +318,7 @@ fn restore(
     tuner.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), false)?
         .decoder
         .with_pack_tokens(pack_tokens);
-    let tensors: Vec<StateTensor> = checkpoint
-        .read_tensors(OPTIMISER)?
-        .into_iter()
-        .map(|NamedTensor { name, shape, data }| StateTensor {
-            name,
-            shape,
-            values: data,
-        })
-        .collect();
-    tuner.optimiser.restore(state.optimiser_steps, &tensors)?;
+    restore_optimiser(checkpoint, &mut tuner.optimiser, state.optimiser_steps)?;
     tuner.seek(state.update);
     Ok(state)
 }

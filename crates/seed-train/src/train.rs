@@ -9,26 +9,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seed_env::{Split, World};
-use seed_model::optimiser::StateTensor;
 use seed_run::metrics::{MetricNaming, read_records};
 use seed_run::{
-    Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, NamedTensor, Rejected,
-    Retention, RunDirectory, RunRecord, StopFlag, SyncPolicy, TensorView, write_atomic, write_json_lines,
+    Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, Retention, RunDirectory,
+    RunRecord, StopFlag, SyncPolicy, TensorView, write_atomic, write_json_lines,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 use crate::compare::{EVALUATIONS, EvaluationRecord, SUMMARY, Summary};
-use crate::config::{self, Loaded, TrainConfig, differences, to_toml};
+use crate::config::{self, TrainConfig, to_toml};
 use crate::evaluate::Evaluation;
 use crate::events::{Event, Observer};
 use crate::policy::Policy;
+use crate::resuming::{MODEL, STATE, open_run, report_rejected, restore_optimiser, write_optimiser};
 use crate::trainer::{IterationOutput, Trainer};
 
-const STATE: &str = "state.json";
-const OPTIMISER: &str = "optimiser.safetensors";
 const TEACHER: &str = "teacher.safetensors";
-const MODEL: &str = "model";
 
 /// The counters of a run, as a checkpoint keeps them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,24 +87,7 @@ pub fn train(
             )
         }
         Start::Resume => {
-            let run = RunDirectory::open(directory)?;
-            let before = Loaded::<TrainConfig>::from_file(&run.config_path(), &[])?.config;
-            let changed: Vec<String> = differences(&before, config)
-                .into_iter()
-                .filter(|difference| difference.effect == config::Effect::Result)
-                .map(|difference| {
-                    format!(
-                        "`{}` was `{}`, now `{}`",
-                        difference.key, difference.before, difference.after
-                    )
-                })
-                .collect();
-            if !changed.is_empty() {
-                return Err(TrainError::Mismatch {
-                    directory: directory.clone(),
-                    differences: changed.join("; "),
-                });
-            }
+            let run = open_run(directory, config)?;
             (run, prepare(config, world, observer)?)
         }
     };
@@ -308,16 +288,7 @@ impl Session {
         let folder = draft.folder(MODEL)?;
         self.trainer.policy.write_into(&folder)?;
         draft.adopt(MODEL)?;
-        let state = self.trainer.optimiser.state();
-        let tensors: Vec<TensorView<'_>> = state
-            .iter()
-            .map(|tensor| TensorView {
-                name: tensor.name.clone(),
-                shape: tensor.shape.clone(),
-                data: &tensor.values,
-            })
-            .collect();
-        draft.write_tensors(OPTIMISER, &tensors)?;
+        write_optimiser(&mut draft, &self.trainer.optimiser)?;
         if self.trainer.config().seed.teacher == config::Teacher::Ema
             && let Some(teacher) = &self.trainer.teacher
         {
@@ -398,14 +369,6 @@ pub(crate) fn naming(names: config::MetricNames) -> MetricNaming {
     }
 }
 
-/// Says which checkpoints were passed over, and why.
-pub(crate) fn report_rejected(rejected: &[Rejected], observer: &mut dyn Observer) {
-    for Rejected { directory, fault } in rejected {
-        let text = format!("passed over the checkpoint `{}`: {fault}", directory.display());
-        observer.event(&Event::Warning { text });
-    }
-}
-
 /// Puts a checkpoint's weights, optimiser state and counters into a fresh trainer.
 fn restore(
     checkpoint: &Checkpoint,
@@ -436,16 +399,7 @@ fn restore(
     trainer.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), thinking)?
         .decoder
         .with_pack_tokens(trainer.config().algorithm.micro_batch_tokens);
-    let tensors: Vec<StateTensor> = checkpoint
-        .read_tensors(OPTIMISER)?
-        .into_iter()
-        .map(|NamedTensor { name, shape, data }| StateTensor {
-            name,
-            shape,
-            values: data,
-        })
-        .collect();
-    trainer.optimiser.restore(state.optimiser_steps, &tensors)?;
+    restore_optimiser(checkpoint, &mut trainer.optimiser, state.optimiser_steps)?;
     if trainer.config().seed.teacher == config::Teacher::Ema
         && let Some(teacher) = &mut trainer.teacher
     {

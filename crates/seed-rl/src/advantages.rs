@@ -295,7 +295,13 @@ fn group_advantages(
     let scale = match options.normalisation {
         Normalisation::Mean => 1.0,
         Normalisation::MeanStd => {
-            let squares: f64 = sample.iter().map(|&row| (score(row) - mean).powi(2)).sum();
+            let squares: f64 = sample
+                .iter()
+                .map(|&row| {
+                    let difference = score(row) - mean;
+                    difference * difference
+                })
+                .sum();
             // Two trajectories give at least two samples, so the divisor is at least 1.
             let sigma = (squares / (sample.len() - usize::from(options.ddof)) as f64).sqrt();
             sigma.max(options.sigma_floor) + SIGMA_EPSILON

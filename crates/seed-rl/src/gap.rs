@@ -51,7 +51,10 @@ impl GapStatistics {
         let mean = sorted.iter().map(|&gap| f64::from(gap)).sum::<f64>() / count;
         let variance = sorted
             .iter()
-            .map(|&gap| (f64::from(gap) - mean).powi(2))
+            .map(|&gap| {
+                let difference = f64::from(gap) - mean;
+                difference * difference
+            })
             .sum::<f64>()
             / count;
         Some(Self {

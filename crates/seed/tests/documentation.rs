@@ -35,6 +35,35 @@ fn the_reference_of_keys_is_current() {
 }
 
 #[test]
+fn configurations_named_in_the_documentation_are_there() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut pages = vec![
+        root.join("README.md"),
+        root.join("ARCHITECTURE.md"),
+        root.join("CONTRIBUTING.md"),
+    ];
+    pages.extend(
+        fs_err::read_dir(root.join("docs"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path()),
+    );
+    let mut named = 0;
+    for page in pages {
+        let text = fs_err::read_to_string(&page).unwrap();
+        for (start, _) in text.match_indices("configs/") {
+            let path: String = text[start..]
+                .chars()
+                .take_while(|character| character.is_ascii_alphanumeric() || "/._-".contains(*character))
+                .collect();
+            let path = path.trim_end_matches('.');
+            named += 1;
+            assert!(root.join(path).exists(), "`{path}` in {}", page.display());
+        }
+    }
+    assert!(named > 10, "{named}");
+}
+
+#[test]
 fn the_keys_that_a_resumed_run_may_change_are_listed() {
     let text = fs_err::read_to_string(PATH).unwrap();
     let start = text.find("## Resuming").unwrap();

@@ -66,11 +66,10 @@ pub(super) fn record_episodes(trajectories: &[Trajectory], metrics: &mut Metrics
             .map(|trajectory| f64::from(trajectory.episode_return())),
     );
     let mean = returns.mean();
-    let squares = Spread::of(
-        finished
-            .iter()
-            .map(|t| (f64::from(t.episode_return()) - mean).powi(2)),
-    );
+    let squares = Spread::of(finished.iter().map(|trajectory| {
+        let difference = f64::from(trajectory.episode_return()) - mean;
+        difference * difference
+    }));
     if returns.count > 0 {
         metrics.set("reward/mean", mean);
         metrics.set("reward/deviation", squares.mean().sqrt());

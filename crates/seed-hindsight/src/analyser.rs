@@ -20,19 +20,12 @@ pub struct AnalysisReply {
     pub text: String,
     /// The completion limit cut it off.
     pub truncated: bool,
-    /// Attempts it took, from 1.
-    pub attempts: u32,
-    /// Prompt tokens, when the analyser counts them.
-    pub prompt_tokens: Option<u64>,
     /// Completion tokens, when the analyser counts them.
     pub completion_tokens: Option<u64>,
 }
 
-/// Answers analysis prompts: the policy itself, or an endpoint.
+/// Answers analysis prompts.
 pub trait Analyser {
-    /// Name for logs and records.
-    fn name(&self) -> &str;
-
     /// One result per request, in their order. A request that fails does not affect the others.
     fn analyse(&mut self, requests: &[AnalysisRequest]) -> Vec<Result<AnalysisReply, AnalyserError>>;
 }
@@ -52,8 +45,7 @@ pub enum AnalyserError {
     },
     /// The variable that should hold the API key is not set.
     #[error(
-        "environment variable `{variable}` holds no API key; export it, or remove `api_key_variable` for an endpoint \
-         without keys"
+        "environment variable `{variable}` holds no API key; set it to one, or unset it for an endpoint without keys"
     )]
     MissingKey {
         /// The variable.
@@ -61,8 +53,7 @@ pub enum AnalyserError {
     },
     /// A key would travel unencrypted.
     #[error(
-        "the API key would go to `{url}` unencrypted; use https, or set `allow_plain_http_key` inside a trusted \
-         network"
+        "the API key would go to `{url}` unencrypted; use https, or unset the variable that holds the key"
     )]
     UnprotectedKey {
         /// The endpoint.
@@ -126,12 +117,10 @@ pub enum AnalyserError {
         /// What is wrong with the last one.
         reason: String,
     },
-    /// The policy that analyses itself could not answer.
-    #[error("the policy could not analyse `{id}`: {message}")]
-    Policy {
+    /// The analyser broke its contract.
+    #[error("the analyser gave no result for request `{id}`")]
+    NoResult {
         /// The request.
         id: String,
-        /// What went wrong.
-        message: String,
     },
 }

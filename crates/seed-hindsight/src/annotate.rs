@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{
     Analyser, AnalyserError, Analysis, AnalysisOptions, AnalysisRequest, ParseError, ParseOptions,
-    ParseStatus, parse_analysis, repair_prompt,
+    parse_analysis, repair_prompt,
 };
 
 /// One trajectory to annotate.
@@ -23,27 +23,16 @@ pub struct AnalysisJob {
 /// The outcome of one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotation {
-    /// Id of the job's request.
-    pub id: String,
-    /// The last answer as it came, when there was one.
+    /// The last answer as it came; `None` when the last request had none.
     pub text: Option<String>,
     /// That answer was cut off by the completion limit.
     pub truncated: bool,
+    /// Tokens of that answer, when the analyser counts them.
+    pub completion_tokens: Option<u64>,
     /// The analysis, or why there is none.
     pub result: Result<Analysis, AnnotationError>,
     /// Answers read, from 0.
     pub parse_attempts: u32,
-}
-
-impl Annotation {
-    /// The parse status of the last answer; `None` when there was no answer.
-    pub fn status(&self) -> Option<ParseStatus> {
-        match &self.result {
-            Ok(_) => Some(ParseStatus::Parsed),
-            Err(AnnotationError::Parse(error)) => Some(error.status()),
-            Err(AnnotationError::Analyser(_)) => None,
-        }
-    }
 }
 
 /// Why a trajectory has no analysis.
@@ -58,7 +47,8 @@ pub enum AnnotationError {
 }
 
 /// Annotates all jobs, in their order. Every job is asked once; those whose answer cannot be used are asked again,
-/// all together, until `parse_attempts` answers were read. The policy's own path uses 1 (no repair).
+/// all together, until `parse_attempts` answers were read. A request without an answer is not made again: retrying is
+/// the analyser's business.
 pub fn annotate(analyser: &mut dyn Analyser, jobs: &[AnalysisJob], parse_attempts: u32) -> Vec<Annotation> {
     let mut annotations: Vec<Option<Annotation>> = vec![None; jobs.len()];
     let mut open: Vec<(usize, AnalysisRequest)> = jobs
@@ -74,9 +64,9 @@ pub fn annotate(analyser: &mut dyn Analyser, jobs: &[AnalysisJob], parse_attempt
             let job = &jobs[index];
             let annotation = match reply {
                 Err(error) => Annotation {
-                    id: request.id,
                     text: None,
                     truncated: false,
+                    completion_tokens: None,
                     result: Err(error.into()),
                     parse_attempts: attempt - 1,
                 },
@@ -87,15 +77,15 @@ pub fn annotate(analyser: &mut dyn Analyser, jobs: &[AnalysisJob], parse_attempt
                         again.push((
                             index,
                             AnalysisRequest {
-                                id: request.id.clone(),
+                                id: request.id,
                                 prompt,
                             },
                         ));
                     }
                     Annotation {
-                        id: request.id,
                         text: Some(reply.text),
                         truncated: reply.truncated,
+                        completion_tokens: reply.completion_tokens,
                         result: result.map_err(Into::into),
                         parse_attempts: attempt,
                     }
@@ -109,12 +99,11 @@ pub fn annotate(analyser: &mut dyn Analyser, jobs: &[AnalysisJob], parse_attempt
         }
     }
     let missing = |index: usize| Annotation {
-        id: jobs[index].request.id.clone(),
         text: None,
         truncated: false,
-        result: Err(AnalyserError::Policy {
+        completion_tokens: None,
+        result: Err(AnalyserError::NoResult {
             id: jobs[index].request.id.clone(),
-            message: "the analyser returned fewer results than requests".into(),
         }
         .into()),
         parse_attempts: 0,
@@ -138,10 +127,6 @@ mod tests {
     }
 
     impl Analyser for Scripted {
-        fn name(&self) -> &'static str {
-            "scripted"
-        }
-
         fn analyse(&mut self, requests: &[AnalysisRequest]) -> Vec<Result<AnalysisReply, AnalyserError>> {
             self.asked.extend_from_slice(requests);
             requests
@@ -151,9 +136,7 @@ mod tests {
                     answers.remove(0).map(|text| AnalysisReply {
                         text: text.into(),
                         truncated: false,
-                        attempts: 1,
-                        prompt_tokens: None,
-                        completion_tokens: None,
+                        completion_tokens: Some(text.len() as u64),
                     })
                 })
                 .collect()
@@ -175,9 +158,8 @@ mod tests {
 
     #[test]
     fn unusable_answers_are_asked_again_and_failures_stay_apart() {
-        let down = AnalyserError::Policy {
-            id: "c".into(),
-            message: "down".into(),
+        let down = AnalyserError::MissingKey {
+            variable: "KEY".into(),
         };
         let mut analyser = Scripted {
             answers: vec![
@@ -190,10 +172,13 @@ mod tests {
         };
         let jobs = ["a", "b", "c", "d"].map(job);
         let found = annotate(&mut analyser, &jobs, 2);
-        let status: Vec<_> = found.iter().map(Annotation::status).collect();
-        let parsed = Some(ParseStatus::Parsed);
-        assert_eq!(status, [parsed, parsed, None, Some(ParseStatus::MissingSkill)]);
+        assert!(found[0].result.is_ok() && found[1].result.is_ok());
         assert_eq!(found[2].result, Err(down.into()));
+        assert_eq!(
+            found[3].result,
+            Err(ParseError::MissingSkill { key: "episode_skill" }.into())
+        );
+        assert_eq!(found[3].completion_tokens, Some(2), "of the last answer");
         assert_eq!(
             found.iter().map(|one| one.parse_attempts).collect::<Vec<_>>(),
             [1, 2, 0, 2]
@@ -223,7 +208,28 @@ mod tests {
             asked: Vec::new(),
         };
         let found = annotate(&mut analyser, &[job("a")], 1);
-        assert_eq!(found[0].status(), Some(ParseStatus::NoObject));
+        assert_eq!(found[0].result, Err(ParseError::NoObject.into()));
         assert_eq!(analyser.asked.len(), 1);
+    }
+
+    /// Answers the first request only.
+    struct Lazy;
+
+    impl Analyser for Lazy {
+        fn analyse(&mut self, _: &[AnalysisRequest]) -> Vec<Result<AnalysisReply, AnalyserError>> {
+            vec![Ok(AnalysisReply {
+                text: GOOD.into(),
+                truncated: true,
+                completion_tokens: None,
+            })]
+        }
+    }
+
+    #[test]
+    fn an_analyser_that_forgets_a_request_is_found_out() {
+        let found = annotate(&mut Lazy, &["a", "b"].map(job), 2);
+        assert!(found[0].result.is_ok() && found[0].truncated);
+        let message = found[1].result.as_ref().unwrap_err().to_string();
+        assert_eq!(message, "the analyser gave no result for request `b`");
     }
 }

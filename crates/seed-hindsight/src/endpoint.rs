@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use seed_random::RandomKey;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use ureq::http::Uri;
 
 use crate::{Analyser, AnalyserError, AnalysisReply, AnalysisRequest};
@@ -38,10 +38,6 @@ pub struct EndpointOptions {
     pub temperature: f64,
     /// Most completion tokens.
     pub max_tokens: u32,
-    /// Name of the request field for that limit; newer endpoints want `max_completion_tokens`.
-    pub max_tokens_field: String,
-    /// Further fields of the request body, such as `chat_template_kwargs`.
-    pub extra_body: Map<String, Value>,
     /// Limit for one attempt from connecting to the last byte, in seconds.
     pub timeout_seconds: f64,
     /// Attempts per request, the first included.
@@ -54,8 +50,6 @@ pub struct EndpointOptions {
     pub concurrency: usize,
     /// Longest body read, in bytes.
     pub max_response_bytes: u64,
-    /// Send the key over plain http to other machines too.
-    pub allow_plain_http_key: bool,
 }
 
 impl Default for EndpointOptions {
@@ -67,15 +61,12 @@ impl Default for EndpointOptions {
             api_key_variable: None,
             temperature: 0.0,
             max_tokens: 4096,
-            max_tokens_field: "max_tokens".into(),
-            extra_body: Map::new(),
             timeout_seconds: 120.0,
             attempts: 5,
             first_delay_milliseconds: 1000,
             max_delay_milliseconds: 60_000,
             concurrency: 8,
             max_response_bytes: 4 << 20,
-            allow_plain_http_key: false,
         }
     }
 }
@@ -188,7 +179,7 @@ impl EndpointAnalyser {
                 if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
                     return Err(missing());
                 }
-                if !is_encrypted && !is_loopback && !options.allow_plain_http_key {
+                if !is_encrypted && !is_loopback {
                     return Err(AnalyserError::UnprotectedKey { url });
                 }
                 Some(ApiKey(key))
@@ -279,7 +270,7 @@ impl EndpointAnalyser {
             });
         }
         let bytes = read.map_err(|error| self.broken(error, attempt))?;
-        read_completion(&bytes, attempt).map_err(|reason| {
+        read_completion(&bytes).map_err(|reason| {
             let error = AnalyserError::Malformed {
                 url: self.url.clone(),
                 attempts: attempt,
@@ -290,19 +281,13 @@ impl EndpointAnalyser {
     }
 
     fn body(&self, request: &AnalysisRequest) -> Value {
-        let mut body = self.options.extra_body.clone();
-        body.insert("model".into(), json!(self.options.model));
-        body.insert(
-            "messages".into(),
-            json!([{"role": "user", "content": request.prompt}]),
-        );
-        body.insert("temperature".into(), json!(self.options.temperature));
-        body.insert(
-            self.options.max_tokens_field.clone(),
-            json!(self.options.max_tokens),
-        );
-        body.insert("stream".into(), json!(false));
-        Value::Object(body)
+        json!({
+            "model": self.options.model,
+            "messages": [{"role": "user", "content": request.prompt}],
+            "temperature": self.options.temperature,
+            "max_tokens": self.options.max_tokens,
+            "stream": false,
+        })
     }
 
     /// A failure below HTTP, or while reading the body.
@@ -355,10 +340,6 @@ impl EndpointAnalyser {
 }
 
 impl Analyser for EndpointAnalyser {
-    fn name(&self) -> &str {
-        &self.options.model
-    }
-
     fn analyse(&mut self, requests: &[AnalysisRequest]) -> Vec<Result<AnalysisReply, AnalyserError>> {
         let next = AtomicUsize::new(0);
         let workers = self.options.concurrency.min(requests.len());
@@ -449,13 +430,11 @@ struct Message {
 #[derive(Deserialize, Default)]
 struct Usage {
     #[serde(default)]
-    prompt_tokens: Option<u64>,
-    #[serde(default)]
     completion_tokens: Option<u64>,
 }
 
 /// Reads a chat completion; the error says what is wrong with it.
-fn read_completion(bytes: &[u8], attempts: u32) -> Result<AnalysisReply, String> {
+fn read_completion(bytes: &[u8]) -> Result<AnalysisReply, String> {
     let completion: Completion = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let choice = completion
         .choices
@@ -467,8 +446,6 @@ fn read_completion(bytes: &[u8], attempts: u32) -> Result<AnalysisReply, String>
     Ok(AnalysisReply {
         text,
         truncated: choice.finish_reason.as_deref() == Some("length"),
-        attempts,
-        prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
     })
 }

@@ -18,15 +18,6 @@ pub enum OutcomeLabel {
 }
 
 impl OutcomeLabel {
-    /// The label of a success value: success from 1.0 on, failure below, unknown when missing or not a number.
-    pub fn from_success_value(value: Option<f64>) -> Self {
-        match value {
-            Some(value) if value >= 1.0 => Self::Success,
-            Some(value) if !value.is_nan() => Self::Failure,
-            _ => Self::Unknown,
-        }
-    }
-
     /// The label's word in prompts and records.
     pub fn name(self) -> &'static str {
         match self {
@@ -76,18 +67,4 @@ pub fn transcript_text(episode: &Episode<'_>) -> String {
         }
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn outcome_labels() {
-        let label = OutcomeLabel::from_success_value;
-        assert_eq!(label(Some(1.0)), OutcomeLabel::Success);
-        assert_eq!(label(Some(0.99)), OutcomeLabel::Failure);
-        assert_eq!(label(Some(f64::NAN)), OutcomeLabel::Unknown);
-        assert_eq!(label(None).name(), "unknown");
-    }
 }

@@ -1,5 +1,5 @@
-//! What makes a parsed skill unusable: too short or long, copied from the transcript, naming particular objects,
-//! giving away the answer, or repeated.
+//! What makes a parsed skill unusable: too short or long, copied from the transcript, naming particular objects, or
+//! repeated.
 //!
 //! All checks are off unless asked for; the paper filters nothing on the policy's own path.
 //!
@@ -11,20 +11,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::grounding::object_names;
 
-/// Options of [`check_skill`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
+/// Options of [`check_skill`]; the defaults refuse nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SkillFilterOptions {
     /// Fewest words.
-    pub min_words: Option<usize>,
-    /// Most words.
-    pub max_words: Option<usize>,
-    /// Longest run of words that may also occur in the transcript.
+    pub min_words: usize,
+    /// Longest run of words that may also occur in the transcript; `None` = any.
     pub max_copied_run: Option<usize>,
     /// Refuse names such as `mug 1` that occur in the transcript.
     pub refuse_object_names: bool,
-    /// Texts that give the task away, such as a gold answer; compared without case, as whole words.
-    pub forbidden: Vec<String>,
 }
 
 /// Why a skill is refused.
@@ -33,11 +28,6 @@ pub struct SkillFilterOptions {
 pub enum SkillDefect {
     /// Fewer words than asked for.
     TooShort {
-        /// Words it has.
-        words: usize,
-    },
-    /// More words than allowed.
-    TooLong {
         /// Words it has.
         words: usize,
     },
@@ -51,22 +41,14 @@ pub enum SkillDefect {
         /// The name.
         name: String,
     },
-    /// It holds a forbidden text.
-    Forbidden {
-        /// The text.
-        text: String,
-    },
 }
 
 /// All defects of `skill`, in the order of [`SkillDefect`]; empty = usable.
 pub fn check_skill(skill: &str, transcript: &str, options: &SkillFilterOptions) -> Vec<SkillDefect> {
     let mut defects = Vec::new();
     let words = skill.split_whitespace().count();
-    if options.min_words.is_some_and(|least| words < least) {
+    if words < options.min_words {
         defects.push(SkillDefect::TooShort { words });
-    }
-    if options.max_words.is_some_and(|most| words > most) {
-        defects.push(SkillDefect::TooLong { words });
     }
     if let Some(allowed) = options.max_copied_run {
         let copied = longest_copied_run(skill, transcript);
@@ -75,20 +57,13 @@ pub fn check_skill(skill: &str, transcript: &str, options: &SkillFilterOptions) 
         }
     }
     if options.refuse_object_names {
-        let shown = object_names(transcript, None);
-        let named = object_names(skill, None);
+        let shown = object_names(transcript);
+        let named = object_names(skill);
         defects.extend(
             named
                 .intersection(&shown)
                 .map(|name| SkillDefect::ObjectName { name: name.clone() }),
         );
-    }
-    let spaced = format!(" {} ", terms(skill).join(" "));
-    for text in &options.forbidden {
-        let wanted = terms(text).join(" ");
-        if !wanted.is_empty() && spaced.contains(&format!(" {wanted} ")) {
-            defects.push(SkillDefect::Forbidden { text: text.clone() });
-        }
     }
     defects
 }
@@ -114,7 +89,7 @@ pub fn copied_ngram_rate(skill: &str, transcript: &str, n: usize) -> f64 {
 }
 
 /// Length in words of the longest run that skill and transcript share.
-pub fn longest_copied_run(skill: &str, transcript: &str) -> usize {
+fn longest_copied_run(skill: &str, transcript: &str) -> usize {
     let (skill, transcript) = (terms(skill), terms(transcript));
     // Longest common substring over words, one row at a time.
     let mut longest = 0;
@@ -171,33 +146,30 @@ mod tests {
     #[test]
     fn each_defect_is_named() {
         let options = SkillFilterOptions {
-            min_words: Some(5),
-            max_words: Some(8),
+            min_words: 5,
             max_copied_run: Some(3),
             refuse_object_names: true,
-            forbidden: vec!["Abraham Lincoln".into(), String::new()],
         };
         let check = |skill: &str| check_skill(skill, TRANSCRIPT, &options);
         assert_eq!(check("Look around"), [SkillDefect::TooShort { words: 2 }]);
-        let long = "Search every open place before any closed one, always";
-        assert_eq!(check(long), [SkillDefect::TooLong { words: 9 }]);
         assert_eq!(
             check("First: go to the SHELF, then search."),
             [SkillDefect::Copied { words: 4 }]
         );
+        let named = SkillDefect::ObjectName { name: "mug 1".into() };
         assert_eq!(
             check("Always take Mug 1 or plate 7 first."),
-            [SkillDefect::ObjectName { name: "mug 1".into() }],
+            [named.clone()],
             "plate 7 is not of this episode"
         );
-        let found = check("The answer is abraham lincoln, of course.");
         assert_eq!(
-            found,
-            [SkillDefect::Forbidden {
-                text: "Abraham Lincoln".into()
-            }]
+            check("see a mug 1"),
+            [
+                SkillDefect::TooShort { words: 4 },
+                SkillDefect::Copied { words: 4 },
+                named
+            ]
         );
-        assert!(check("The answer is in Lincolnshire, of course.").is_empty());
         assert!(check("Search open surfaces before closed containers.").is_empty());
     }
 

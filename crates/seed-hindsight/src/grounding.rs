@@ -28,10 +28,10 @@ pub struct Grounded {
 
 /// Cuts sentences out of `skill` that hold a name missing from `shown`, the trajectory's observations and actions.
 ///
-/// A name is a class and a number (`mug 1`), compared without case. `classes` limits which words can be classes
-/// (lower case); `None` takes every word but those used for counting.
-pub fn ground_skill(skill: &str, shown: &str, classes: Option<&BTreeSet<String>>) -> Grounded {
-    let shown = object_names(shown, None);
+/// A name is a class and a number (`mug 1`), compared without case. Every word can be a class but those used for
+/// counting.
+pub fn ground_skill(skill: &str, shown: &str) -> Grounded {
+    let shown = object_names(shown);
     let mut grounded = Grounded {
         text: String::new(),
         kept_sentences: 0,
@@ -40,7 +40,7 @@ pub fn ground_skill(skill: &str, shown: &str, classes: Option<&BTreeSet<String>>
     for sentence in sentences(skill) {
         if sentence.trim().is_empty() {
             grounded.text.push_str(sentence);
-        } else if object_names(sentence, classes).is_subset(&shown) {
+        } else if object_names(sentence).is_subset(&shown) {
             grounded.text.push_str(sentence);
             grounded.kept_sentences += 1;
         } else {
@@ -51,8 +51,8 @@ pub fn ground_skill(skill: &str, shown: &str, classes: Option<&BTreeSet<String>>
     grounded
 }
 
-/// All names in `text` of the form class and number, in lower case. `classes` as in [`ground_skill`].
-pub fn object_names(text: &str, classes: Option<&BTreeSet<String>>) -> BTreeSet<String> {
+/// All names in `text` of the form class and number, in lower case.
+pub(crate) fn object_names(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut class: Option<String> = None;
     // Words with the white space between them: a name's two words have nothing but white space between.
@@ -65,11 +65,7 @@ pub fn object_names(text: &str, classes: Option<&BTreeSet<String>>) -> BTreeSet<
             continue;
         }
         let word = piece.to_lowercase();
-        let can_be_class = piece.chars().all(char::is_alphabetic)
-            && match classes {
-                Some(classes) => classes.contains(&word),
-                None => !COUNTING_WORDS.contains(&word.as_str()),
-            };
+        let can_be_class = piece.chars().all(char::is_alphabetic) && !COUNTING_WORDS.contains(&word.as_str());
         class = can_be_class.then_some(word);
     }
     names
@@ -139,32 +135,26 @@ mod tests {
 
     #[test]
     fn names_are_class_and_number() {
-        let names = object_names(SHOWN, None);
+        let names = object_names(SHOWN);
         assert_eq!(
             names.into_iter().collect::<Vec<_>>(),
             ["desk 10", "mug 1", "shelf 2"]
         );
-        let none = object_names(
-            "in 2 steps, step 3, at least 4, mug, 5, mug1 and x2 7, version 1.5",
-            None,
-        );
+        let none = object_names("in 2 steps, step 3, at least 4, mug, 5, mug1 and x2 7, version 1.5");
         assert_eq!(none.into_iter().collect::<Vec<_>>(), ["version 1"]);
-        let classes = BTreeSet::from(["mug".to_owned()]);
-        let limited = object_names("Mug 3 on shelf 9", Some(&classes));
-        assert_eq!(limited.into_iter().collect::<Vec<_>>(), ["mug 3"]);
     }
 
     #[test]
     fn unsupported_sentences_go() {
         let skill = "Find the mug 1 first. Then open safe 3! Put it on Desk 10; rest.";
-        let found = ground_skill(skill, SHOWN, None);
+        let found = ground_skill(skill, SHOWN);
         assert_eq!(found.text, "Find the mug 1 first. Put it on Desk 10; rest.");
         assert_eq!((found.kept_sentences, found.dropped_sentences), (3, 1));
     }
 
     #[test]
     fn desk_1_is_not_desk_10() {
-        let found = ground_skill("Go to desk 1.", SHOWN, None);
+        let found = ground_skill("Go to desk 1.", SHOWN);
         assert_eq!(
             (found.text.as_str(), found.kept_sentences, found.dropped_sentences),
             ("", 0, 1)
@@ -174,8 +164,8 @@ mod tests {
     #[test]
     fn advice_without_names_stays() {
         let skill = "Search open places within 5 steps.\nThen closed ones.";
-        assert_eq!(ground_skill(skill, "", None).text, skill);
-        assert_eq!(ground_skill("", SHOWN, None).kept_sentences, 0);
+        assert_eq!(ground_skill(skill, "").text, skill);
+        assert_eq!(ground_skill("", SHOWN).kept_sentences, 0);
     }
 
     proptest! {
@@ -186,8 +176,8 @@ mod tests {
 
         #[test]
         fn what_is_kept_is_shown(skill in "((mug|desk|go) [0-9]|[a-z .\n]){0,30}", shown in "((mug|desk) [0-9] ){0,5}") {
-            let found = ground_skill(&skill, &shown, None);
-            prop_assert!(object_names(&found.text, None).is_subset(&object_names(&shown, None)));
+            let found = ground_skill(&skill, &shown);
+            prop_assert!(object_names(&found.text).is_subset(&object_names(&shown)));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `seed annotate`: recorded trajectories become hindsight-skill records for fine-tuning.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use seed_alfworld::expert::skill::annotate_texts;
@@ -12,7 +13,7 @@ use seed_run::{read_json_lines, write_json_lines};
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::events::{Event, Observer, Phase};
-use crate::hindsight::{Hindsight, trajectory_text};
+use crate::hindsight::{Analysis, Hindsight, trajectory_text};
 use crate::policy::Policy;
 
 /// Who writes the skills.
@@ -27,15 +28,23 @@ pub enum Annotator {
 }
 
 /// What was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnotationReport {
     /// Trajectories read.
     pub trajectories: usize,
     /// Records written: those with a skill.
     pub records: usize,
+    /// The other trajectories, counted by why they have no skill.
+    pub left_out: BTreeMap<String, usize>,
 }
 
-/// Annotates all trajectories of a file. Those without a usable skill give no record.
+/// What was written about one trajectory: summary and skill, or why there is no skill.
+type Written = Result<(String, String), String>;
+
+/// Annotates all trajectories of a file. Those without a usable skill give no record; the observer is warned of them.
+///
+/// An endpoint's skills need five words at least and something besides punctuation, and an answer that is of no use is
+/// asked for again (`endpoint.parse_attempts`). All skills then pass the filters of the `[seed]` table.
 ///
 /// # Errors
 /// When the trajectories cannot be read, the model or the endpoint's settings fail, or the file cannot be written.
@@ -52,7 +61,11 @@ pub fn annotate(
     let (hindsight, policy, written) = match annotator {
         Annotator::Rules => {
             let hindsight = Hindsight::new(&config.seed);
-            (hindsight, None, trajectories.iter().map(by_rules).collect())
+            let written = trajectories
+                .iter()
+                .map(|trajectory| by_rules(trajectory).ok_or_else(|| "no_rule".to_owned()))
+                .collect();
+            (hindsight, None, written)
         }
         Annotator::Endpoint | Annotator::Policy => {
             let mut hindsight = match annotator {
@@ -78,10 +91,15 @@ pub fn annotate(
                     });
                 },
             )?;
-            let written: Vec<Option<(String, String)>> = analyses
-                .into_iter()
-                .map(|analysis| Some((analysis.summary.unwrap_or_default(), analysis.skill?)))
-                .collect();
+            if let Some(failed) = analyses
+                .iter()
+                .find(|analysis| analysis.status.starts_with("failed: "))
+            {
+                observer.event(&Event::Warning {
+                    text: format!("an analysis {}", failed.status),
+                });
+            }
+            let written: Vec<Written> = analyses.into_iter().map(accepted).collect();
             (hindsight, Some(policy), written)
         }
     };
@@ -89,7 +107,7 @@ pub fn annotate(
         .iter()
         .zip(&written)
         .filter_map(|(trajectory, written)| {
-            let (summary, skill) = written.as_ref()?;
+            let (summary, skill) = written.as_ref().ok()?;
             let text = trajectory_text(dialogue, trajectory);
             Some(SftRecord {
                 // The prompt the policy will be asked with, whoever wrote the answer. Rules read no model.
@@ -111,10 +129,34 @@ pub fn annotate(
         })
         .collect();
     write_json_lines(out, &records)?;
+    let mut left_out = BTreeMap::new();
+    for reason in written.iter().filter_map(|written| written.as_ref().err()) {
+        *left_out.entry(reason.clone()).or_insert(0) += 1;
+    }
+    if !left_out.is_empty() {
+        let reasons: Vec<String> = left_out
+            .iter()
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        observer.event(&Event::Warning {
+            text: format!("trajectories without a record: {}", reasons.join(", ")),
+        });
+    }
     Ok(AnnotationReport {
         trajectories: trajectories.len(),
         records: records.len(),
+        left_out,
     })
+}
+
+/// What an analysis is worth as a record.
+fn accepted(analysis: Analysis) -> Written {
+    match (analysis.skill, analysis.status.as_str()) {
+        (Some(skill), _) => Ok((analysis.summary.unwrap_or_default(), skill)),
+        (None, "parsed") => Err("refused".to_owned()),
+        // The message of a failure differs from one trajectory to the next.
+        (None, status) => Err(status.split(':').next().unwrap_or(status).to_owned()),
+    }
 }
 
 /// Summary and skill by rule; `None` for an episode that failed or whose task the rules cannot read.

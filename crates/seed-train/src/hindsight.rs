@@ -6,15 +6,15 @@
 //! Not for: what a skill does to the loss (`seed-rl`).
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use seed_alfworld::expert::PlayedEpisode;
 use seed_env::Dialogue;
 use seed_hindsight::{
-    Analyser, AnalyserError, AnalysisOptions, AnalysisRequest, AugmentOptions, EndpointAnalyser,
-    EndpointOptions, Episode, EpisodeStep, FittedPrompt, OutcomeLabel, ParseOptions, PromptStyle,
-    SectionFormat, SkillMode, Whitespace, analysis_prompt, augment_episode, copied_ngram_rate,
-    duplicate_rate, fitted_prompt, ground_skill, limit_words, parse_analysis, response_json, transcript_text,
+    AnalyserError, AnalysisJob, AnalysisOptions, AnalysisRequest, Annotation, AnnotationError,
+    AugmentOptions, EndpointAnalyser, EndpointOptions, Episode, EpisodeStep, FittedPrompt, OutcomeLabel,
+    ParseOptions, ParseStatus, PromptStyle, SectionFormat, SkillDefect, SkillFilterOptions, SkillMode,
+    Whitespace, analysis_prompt, annotate, augment_episode, check_skill, copied_ngram_rate, duplicate_rate,
+    fitted_prompt, ground_skill, limit_words, parse_analysis, response_json, transcript_text,
 };
 use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Sampling, SequenceState};
 use seed_random::RandomKey;
@@ -49,6 +49,9 @@ pub struct Analysis {
     pub summary: Option<String>,
     /// The skill as it is put into prompts, after the filters; `None` when the row gets no distillation.
     pub skill: Option<String>,
+    /// Why the filters refused the skill that was written.
+    #[serde(default)]
+    pub defects: Vec<SkillDefect>,
     /// Sentences the grounding filter dropped.
     pub dropped_sentences: usize,
     /// Share of the skill's word runs that stand in the transcript.
@@ -58,7 +61,10 @@ pub struct Analysis {
     pub steps_left_out: usize,
     /// Prompt ids cut from the left, where not even one step fits.
     pub prompt_tokens_cut: usize,
-    /// Tokens of the answer.
+    /// Answers read: 0 without one, more than 1 where the endpoint was asked again.
+    #[serde(default)]
+    pub answers_read: u32,
+    /// Tokens of the last answer.
     pub answer_tokens: usize,
     /// Whether the answer hit its token limit.
     pub answer_cut: bool,
@@ -67,10 +73,17 @@ pub struct Analysis {
 /// How episodes are analysed and skills are placed.
 pub struct Hindsight {
     analysis: AnalysisOptions,
-    parse: ParseOptions,
     augmentation: AugmentOptions,
+    checks: SkillFilterOptions,
     section: SeedSection,
-    endpoint: Option<EndpointAnalyser>,
+    endpoint: Option<Endpoint>,
+}
+
+/// An external analyser.
+struct Endpoint {
+    analyser: EndpointAnalyser,
+    /// Answers read per episode before it is given up.
+    parse_attempts: u32,
 }
 
 /// The text of an episode as an analyser is shown it.
@@ -179,7 +192,10 @@ impl Hindsight {
     /// When the endpoint's settings cannot be used.
     pub fn with_endpoint(config: &TrainConfig) -> Result<Self, TrainError> {
         Ok(Self {
-            endpoint: Some(endpoint(config)?),
+            endpoint: Some(Endpoint {
+                analyser: endpoint(config)?,
+                parse_attempts: u32::try_from(config.endpoint.parse_attempts).unwrap_or(u32::MAX),
+            }),
             ..Self::new(&config.seed)
         })
     }
@@ -200,7 +216,6 @@ impl Hindsight {
                 include_summary: section.analysis_summary,
                 ..base
             },
-            parse: ParseOptions::on_policy(SkillMode::EpisodeOnly),
             augmentation: AugmentOptions {
                 format: match section.skill_style {
                     config::PromptStyle::Full => SectionFormat::Full,
@@ -211,6 +226,11 @@ impl Hindsight {
                 } else {
                     Whitespace::Exact
                 },
+            },
+            checks: SkillFilterOptions {
+                min_words: section.min_skill_words,
+                max_copied_run: section.max_copied_words,
+                refuse_object_names: section.refuse_object_names,
             },
             section: section.clone(),
             endpoint: None,
@@ -282,11 +302,24 @@ impl Hindsight {
         let shown = asked.iter().filter_map(|&index| texts.get(index));
         progress(0, asked.len());
         let answers = if self.endpoint.is_some() {
-            // How many tokens an endpoint's model reads is not known; it is shown the whole episode.
-            let prompts: Vec<String> = shown.map(|text| self.prompt(text)).collect();
-            self.endpoint
-                .as_mut()
-                .map_or_else(Vec::new, |endpoint| ask_endpoint(endpoint, &prompts))
+            let jobs: Vec<AnalysisJob> = shown
+                .enumerate()
+                .map(|(index, text)| AnalysisJob {
+                    request: AnalysisRequest {
+                        id: index.to_string(),
+                        // How many tokens an endpoint's model reads is not known: it is shown the whole episode.
+                        prompt: self.prompt(text),
+                    },
+                    options: self.analysis.clone(),
+                    parse: ParseOptions::external(self.analysis.mode),
+                })
+                .collect();
+            self.endpoint.as_mut().map_or_else(Vec::new, |endpoint| {
+                annotate(&mut endpoint.analyser, &jobs, endpoint.parse_attempts)
+                    .into_iter()
+                    .map(Answer::whole)
+                    .collect()
+            })
         } else {
             let prompts: Vec<FittedPrompt> = shown
                 .map(|text| self.fitted_prompt(text, config, decoder, policy))
@@ -312,49 +345,42 @@ impl Hindsight {
         Ok(analyses)
     }
 
-    /// Parses and filters one answer.
+    /// Filters what was read from one answer.
     fn read(&self, answer: Answer, episode: &EpisodeText<'_>, analysis: &mut Analysis) {
         analysis.steps_left_out = answer.steps_left_out;
         analysis.prompt_tokens_cut = answer.prompt_tokens_cut;
-        analysis.answer_tokens = answer.tokens;
-        analysis.answer_cut = answer.cut;
-        let text = match answer.text {
-            Ok(text) => text,
-            Err(message) => {
-                analysis.status = format!("failed: {message}");
-                return;
-            }
+        let annotation = answer.annotation;
+        analysis.answers_read = annotation.parse_attempts;
+        analysis.answer_tokens = annotation.completion_tokens.unwrap_or(0) as usize;
+        analysis.answer_cut = annotation.truncated;
+        analysis.answer = annotation.text;
+        analysis.status = match &annotation.result {
+            Ok(_) => ParseStatus::Parsed.name().to_owned(),
+            Err(AnnotationError::Parse(error)) => error.status().name().to_owned(),
+            Err(AnnotationError::Analyser(error)) => format!("failed: {error}"),
         };
-        match parse_analysis(&text, &self.parse) {
-            Ok(parsed) => {
-                "parsed".clone_into(&mut analysis.status);
-                analysis.summary = parsed.episode_summary;
-                if let Some(skill) = parsed.episode_skill {
-                    let transcript = episode.with(transcript_text);
-                    let (kept, dropped) = self.filter(&skill, &transcript);
-                    analysis.dropped_sentences = dropped;
-                    analysis.copied_share = copied_ngram_rate(&kept, &transcript, COPIED_WORDS);
-                    analysis.skill = (!kept.is_empty()).then_some(kept);
-                }
-            }
-            Err(error) => error.status().name().clone_into(&mut analysis.status),
+        let Ok(parsed) = annotation.result else { return };
+        analysis.summary = parsed.episode_summary;
+        if let Some(skill) = parsed.episode_skill {
+            let transcript = episode.with(transcript_text);
+            self.filter(&skill, &transcript, analysis);
         }
-        analysis.answer = Some(text);
     }
 
-    /// The part of a skill that passes the filters, and the number of sentences dropped; empty when nothing is left.
-    fn filter(&self, skill: &str, transcript: &str) -> (String, usize) {
-        let (kept, dropped) = if self.section.grounding_filter {
-            let grounded = ground_skill(skill, transcript, None::<&BTreeSet<String>>);
-            (grounded.text, grounded.dropped_sentences)
-        } else {
-            (skill.to_owned(), 0)
-        };
-        let (kept, _) = limit_words(&kept, self.section.max_skill_words);
-        if kept.split_whitespace().count() < self.section.min_skill_words {
-            return (String::new(), dropped);
+    /// Records the part of a skill that passes the filters, or why there is none.
+    fn filter(&self, skill: &str, transcript: &str, analysis: &mut Analysis) {
+        let mut kept = skill.to_owned();
+        if self.section.grounding_filter {
+            let grounded = ground_skill(skill, transcript);
+            kept = grounded.text;
+            analysis.dropped_sentences = grounded.dropped_sentences;
         }
-        (kept.to_owned(), dropped)
+        let (kept, _) = limit_words(&kept, self.section.max_skill_words);
+        analysis.copied_share = copied_ngram_rate(kept, transcript, COPIED_WORDS);
+        analysis.defects = check_skill(kept, transcript, &self.checks);
+        if analysis.defects.is_empty() && !kept.is_empty() {
+            analysis.skill = Some(kept.to_owned());
+        }
     }
 
     /// Records how the analyses went.
@@ -435,44 +461,22 @@ impl Hindsight {
     }
 }
 
-/// An analyser's answer before it is parsed.
+/// An answer, and what of its episode was shown.
 struct Answer {
-    text: Result<String, String>,
+    annotation: Annotation,
     steps_left_out: usize,
     prompt_tokens_cut: usize,
-    tokens: usize,
-    cut: bool,
 }
 
-fn ask_endpoint(endpoint: &mut EndpointAnalyser, prompts: &[String]) -> Vec<Answer> {
-    let requests: Vec<AnalysisRequest> = prompts
-        .iter()
-        .enumerate()
-        .map(|(index, prompt)| AnalysisRequest {
-            id: index.to_string(),
-            prompt: prompt.clone(),
-        })
-        .collect();
-    endpoint
-        .analyse(&requests)
-        .into_iter()
-        .map(|reply| match reply {
-            Ok(reply) => Answer {
-                steps_left_out: 0,
-                prompt_tokens_cut: 0,
-                tokens: reply.completion_tokens.unwrap_or(0) as usize,
-                cut: reply.truncated,
-                text: Ok(reply.text),
-            },
-            Err(error) => Answer {
-                text: Err(error.to_string()),
-                steps_left_out: 0,
-                prompt_tokens_cut: 0,
-                tokens: 0,
-                cut: false,
-            },
-        })
-        .collect()
+impl Answer {
+    /// An answer about a whole episode.
+    fn whole(annotation: Annotation) -> Self {
+        Self {
+            annotation,
+            steps_left_out: 0,
+            prompt_tokens_cut: 0,
+        }
+    }
 }
 
 /// Most ids of a prompt for the policy: room for the answer is set aside first.
@@ -503,11 +507,9 @@ fn ask_policy(
         let cut = append.len().saturating_sub(room);
         append.drain(..cut);
         answers.push(Answer {
-            text: Ok(String::new()),
+            annotation: read_answer(String::new(), 0, false),
             steps_left_out: prompt.steps_left_out,
             prompt_tokens_cut: cut,
-            tokens: 0,
-            cut: false,
         });
         engine.submit(GenerateRequest {
             id: index as u64,
@@ -525,14 +527,27 @@ fn ask_policy(
         for generation in engine.step()? {
             finished += 1;
             if let Some(answer) = answers.get_mut(generation.id as usize) {
-                answer.text = Ok(policy.conversation.decode(&generation.token_ids));
-                answer.tokens = generation.token_ids.len();
-                answer.cut = generation.finish != FinishReason::Stop;
+                answer.annotation = read_answer(
+                    policy.conversation.decode(&generation.token_ids),
+                    generation.token_ids.len(),
+                    generation.finish != FinishReason::Stop,
+                );
             }
         }
         progress(finished, prompts.len());
     }
     Ok(answers)
+}
+
+/// The policy's own answer: asked once, and any skill that is not empty counts.
+fn read_answer(text: String, tokens: usize, truncated: bool) -> Annotation {
+    Annotation {
+        result: parse_analysis(&text, &ParseOptions::on_policy(SkillMode::EpisodeOnly)).map_err(Into::into),
+        text: Some(text),
+        truncated,
+        completion_tokens: Some(tokens as u64),
+        parse_attempts: 1,
+    }
 }
 
 /// The endpoint of a configuration.

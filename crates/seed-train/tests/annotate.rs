@@ -18,7 +18,7 @@ use seed_train::config::TrainConfig;
 use seed_train::events::Silent;
 use seed_train::hindsight::{Hindsight, trajectory_text};
 use support::TinyModel;
-use support::analyst::Analyst;
+use support::analyst::{Analyst, Answer, completion_text, number_of, skill_for};
 use support::luck::Luck;
 
 /// Episodes of the tiny policy in the world of luck.
@@ -160,4 +160,114 @@ fn an_episode_too_long_for_the_policy_loses_its_middle() {
     }
     assert!(shortened > 0 && shortened < before.len(), "{shortened}");
     assert_eq!(seen.len(), 2 * before.len());
+}
+
+#[test]
+fn an_endpoint_is_asked_again_once_and_its_skills_are_checked() {
+    let recorded = Recorded::new();
+    let is_repair = |prompt: &str| prompt.contains("\n\nYour previous answer could not be used: ");
+    // By episode: a skill; one that is too short, then a skill; nonsense both times; an error; nonsense, then an error.
+    let kind = |prompt: &str| number_of(prompt.split("\n\nYour previous").next().unwrap().trim_end()) % 5;
+    let analyst = Analyst::start(move |prompt| match (kind(prompt), is_repair(prompt)) {
+        (0, _) | (1, true) => Answer::Text(completion_text(&skill_for(prompt))),
+        (1, false) => Answer::Text(completion_text("look around")),
+        (2, _) | (4, false) => Answer::Text("no object here".to_owned()),
+        _ => Answer::Status(500),
+    });
+    let config = recorded.config(&analyst.base_url, &[]);
+    let hindsight = Hindsight::new(&config.seed);
+    let world = Luck::world();
+    let kinds: Vec<u64> = recorded
+        .trajectories
+        .iter()
+        .map(|trajectory| {
+            kind(
+                hindsight
+                    .prompt(&trajectory_text(world.dialogue(), trajectory))
+                    .trim_end(),
+            )
+        })
+        .collect();
+    let count = |wanted: &[u64]| kinds.iter().filter(|kind| wanted.contains(kind)).count();
+    assert!((0..5).all(|kind| count(&[kind]) > 0), "{kinds:?}");
+
+    let (report, records) = recorded.annotate(&config, Annotator::Endpoint);
+    assert_eq!(records.len(), count(&[0, 1]));
+    let left_out = [("failed", count(&[3, 4])), ("no_object", count(&[2]))];
+    assert_eq!(
+        report.left_out,
+        left_out.map(|(name, count)| (name.to_owned(), count)).into()
+    );
+    let prompts = analyst.prompts();
+    let repairs: Vec<&String> = prompts.iter().filter(|prompt| is_repair(prompt)).collect();
+    assert_eq!(repairs.len(), count(&[1, 2, 4]), "once for each answer of no use");
+    assert_eq!(prompts.len(), kinds.len() + repairs.len());
+    for repair in repairs {
+        let (shown, fault) = match kind(repair) {
+            1 => (
+                "look around",
+                "`episode_skill` has 2 words; at least 5 are needed",
+            ),
+            _ => ("no object here", "the answer holds no JSON object"),
+        };
+        assert!(repair.contains(shown) && repair.contains(fault), "{repair}");
+    }
+    // A record holds the first prompt, not the one that asks again.
+    assert!(records.iter().all(|record| !is_repair(&record.prompt)));
+
+    let once = recorded.config(&analyst.base_url, &["endpoint.parse_attempts=1"]);
+    let (report, records) = recorded.annotate(&once, Annotator::Endpoint);
+    assert_eq!(records.len(), count(&[0]));
+    assert_eq!(report.left_out["few_words"], count(&[1]));
+    assert_eq!(report.left_out["no_object"], count(&[2, 4]));
+    assert_eq!(analyst.prompts().len(), prompts.len() + kinds.len());
+}
+
+#[test]
+fn the_filters_of_skills_refuse_records() {
+    let recorded = Recorded::new();
+    let skill = "Go to desk 1, then look at everything in the room. Nothing is in drawer 7.";
+    let analyst = Analyst::start(move |_| Answer::Text(completion_text(skill)));
+    let annotated = |overrides: &[&str]| {
+        let config = recorded.config(&analyst.base_url, overrides);
+        recorded.annotate(&config, Annotator::Endpoint)
+    };
+    let total = recorded.trajectories.len();
+    let (report, records) = annotated(&[]);
+    assert_eq!((records.len(), report.left_out.len()), (total, 0));
+    assert!(
+        records
+            .iter()
+            .all(|record| record.response == completion_text(skill))
+    );
+    // Every episode shows the desk, none the drawer.
+    let (report, records) = annotated(&["seed.refuse_object_names=true"]);
+    assert_eq!((records.len(), report.left_out["refused"]), (0, total));
+    let (_, records) = annotated(&["seed.grounding_filter=true"]);
+    assert!(
+        records
+            .iter()
+            .all(|record| record.response.ends_with("in the room.\"}"))
+    );
+    assert_eq!(records.len(), total);
+    assert_eq!(
+        annotated(&["seed.grounding_filter=true", "seed.min_skill_words=12"])
+            .1
+            .len(),
+        0
+    );
+    // "desk 1", not more, stands in every transcript.
+    assert_eq!(annotated(&["seed.max_copied_words=8"]).1.len(), total);
+    assert_eq!(annotated(&["seed.max_copied_words=1"]).1.len(), 0);
+    // A policy that was never taught to write skills writes none.
+    let config = recorded.config(&analyst.base_url, &[]);
+    let (report, records) = recorded.annotate(&config, Annotator::Policy);
+    assert_eq!(
+        (records.len(), report.left_out.values().sum::<usize>()),
+        (0, total)
+    );
+    assert!(
+        !report.left_out.contains_key("few_words"),
+        "the policy's own path needs no five words"
+    );
 }

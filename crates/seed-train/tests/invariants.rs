@@ -169,7 +169,11 @@ fn troubles_with_the_analyst_are_counted_by_kind() {
         1 => Answer::Text("no object here".to_owned()),
         _ => Answer::Status(500),
     });
-    let overrides = ["rollout.tasks_per_iteration=5", "rollout.samples_per_task=4"];
+    let overrides = [
+        "rollout.tasks_per_iteration=5",
+        "rollout.samples_per_task=4",
+        "endpoint.parse_attempts=1",
+    ];
     let found = run(trainer(&model, &world, &mixed.base_url, &overrides), 1);
     let metrics = &found.metrics[0];
     let status = |name: &str| {
@@ -228,7 +232,12 @@ fn how_an_analysis_fails_makes_no_difference() {
             _ => Answer::Text(completion_text(&skill_for(prompt))),
         });
         run(
-            trainer(&model, &world, &analyst.base_url, &["rollout.samples_per_task=6"]),
+            trainer(
+                &model,
+                &world,
+                &analyst.base_url,
+                &["rollout.samples_per_task=6", "endpoint.parse_attempts=1"],
+            ),
             2,
         )
     })

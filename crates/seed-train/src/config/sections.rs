@@ -210,6 +210,10 @@ section! {
         min_skill_words: usize = 0, Any;
         /// Skills with more words are cut.
         max_skill_words: usize = 400, AtLeast(1.0);
+        /// Skills that copy a longer run of words from their own transcript are dropped; unset allows any.
+        max_copied_words: Option<usize> = None, AtLeast(1.0);
+        /// Drop skills that name an object of their own transcript, such as `mug 1`.
+        refuse_object_names: bool = false, Any;
         /// Tokens by which a prompt may exceed `rollout.max_prompt_tokens` when the skill is in it.
         extra_prompt_tokens: usize = 0, Any;
         /// Leave rows out of the distillation whose skill prompt had to be cut.
@@ -306,6 +310,8 @@ section! {
         retry_delay_seconds: f64 = 1.0, AtLeast(0.0), Runtime;
         /// Requests in flight at once.
         concurrency: usize = 8, Between(1.0, 1024.0), Runtime;
+        /// Answers read per episode: after one that is of no use the model is asked again and told what was wrong.
+        parse_attempts: usize = 2, Between(1.0, 100.0);
         /// A longer answer is refused.
         max_response_bytes: usize = 1_048_576, AtLeast(1024.0), Runtime;
     }

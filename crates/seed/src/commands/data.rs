@@ -81,7 +81,12 @@ pub(crate) fn annotate(command: &arguments::Annotate, output: Output) -> Outcome
     let report = annotated?;
     result(
         output,
-        &json!({ "records": report.records, "trajectories": report.trajectories, "out": command.out }),
+        &json!({
+            "records": report.records,
+            "trajectories": report.trajectories,
+            "left_out": report.left_out,
+            "out": command.out,
+        }),
         &format!(
             "{} records from {} trajectories in {}",
             report.records,

@@ -25,6 +25,10 @@ const MOST_LAYERS: usize = 4096;
 /// Upper bound of the whole parameter count (four terabytes in f32).
 const MOST_PARAMETERS: u64 = 1 << 40;
 
+/// Upper bound of the base of the rotary frequencies, far above any model's: frequencies stay finite in f32. At 1 all
+/// frequencies are equal, and the logarithm that YaRN divides by is zero.
+const LARGEST_ROPE_THETA: f64 = 1e30;
+
 /// The decoder architectures this crate computes. They differ in a few switches of the same layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
@@ -190,10 +194,13 @@ impl DecoderConfig {
                 format!("`{}` is negative or not finite", self.initializer_range),
             ));
         }
-        if !(self.rope_theta.is_finite() && self.rope_theta > 0.0) {
+        if !(self.rope_theta > 1.0 && self.rope_theta <= LARGEST_ROPE_THETA) {
             return Err(wrong(
                 "rope_theta",
-                format!("`{}` is not a positive number", self.rope_theta),
+                format!(
+                    "`{}` is not above `1` and at most `{LARGEST_ROPE_THETA:e}`",
+                    self.rope_theta
+                ),
             ));
         }
         self.rope_scaling.validate()?;

@@ -192,6 +192,16 @@ pub enum ModelError {
         /// Name in Hugging Face form.
         name: String,
     },
+    /// There is no memory for the weights.
+    #[error(
+        "the model's {parameters} parameters take {bytes} bytes in f32, which this machine does not give: use a smaller model or a machine with more memory"
+    )]
+    OutOfMemory {
+        /// Number of values.
+        parameters: usize,
+        /// Bytes of all values.
+        bytes: u64,
+    },
     /// A token id is not below the vocabulary size.
     #[error(
         "{owner}: token id `{token}` at position {position} is outside the vocabulary of {vocabulary_size}: the tokenizer and the model do not belong together"

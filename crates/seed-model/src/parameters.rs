@@ -10,6 +10,7 @@ use std::sync::Arc;
 use seed_random::{Draw, RandomKey};
 
 use crate::config::DecoderConfig;
+use crate::error::ModelError;
 
 /// Names, shapes and places, shared by all copies (weights, gradients, optimiser state).
 #[derive(Debug)]
@@ -24,6 +25,30 @@ struct Tensor {
     name: String,
     shape: Vec<usize>,
     range: Range<usize>,
+}
+
+impl Layout {
+    fn new(config: &DecoderConfig) -> Self {
+        let mut end = 0;
+        let mut by_name = HashMap::new();
+        let mut tensors = Vec::new();
+        for (index, (name, shape)) in config.parameter_shapes().into_iter().enumerate() {
+            let start = end;
+            end += shape.iter().product::<usize>();
+            by_name.insert(name.clone(), index);
+            tensors.push(Tensor {
+                name,
+                shape,
+                range: start..end,
+            });
+        }
+        Self { tensors, by_name }
+    }
+
+    /// Number of values in all tensors together.
+    fn total(&self) -> usize {
+        self.tensors.last().map_or(0, |tensor| tensor.range.end)
+    }
 }
 
 /// All parameters of a decoder in f32, in the order of [`DecoderConfig::parameter_shapes`].
@@ -48,24 +73,32 @@ pub struct Parameter<'a> {
 
 impl Parameters {
     /// All values zero.
+    ///
+    /// Aborts the program, as every allocation does, where there is no memory for them.
     pub fn zeros(config: &DecoderConfig) -> Self {
-        let mut end = 0;
-        let mut by_name = HashMap::new();
-        let mut tensors = Vec::new();
-        for (index, (name, shape)) in config.parameter_shapes().into_iter().enumerate() {
-            let start = end;
-            end += shape.iter().product::<usize>();
-            by_name.insert(name.clone(), index);
-            tensors.push(Tensor {
-                name,
-                shape,
-                range: start..end,
-            });
-        }
+        let layout = Layout::new(config);
         Self {
-            layout: Arc::new(Layout { tensors, by_name }),
-            values: vec![0.0; end],
+            values: vec![0.0; layout.total()],
+            layout: Arc::new(layout),
         }
+    }
+
+    /// All values zero, or [`ModelError::OutOfMemory`].
+    pub(crate) fn try_zeros(config: &DecoderConfig) -> Result<Self, ModelError> {
+        let layout = Layout::new(config);
+        let total = layout.total();
+        let mut values = Vec::new();
+        values
+            .try_reserve_exact(total)
+            .map_err(|_| ModelError::OutOfMemory {
+                parameters: total,
+                bytes: config.parameter_count().saturating_mul(size_of::<f32>() as u64),
+            })?;
+        values.resize(total, 0.0);
+        Ok(Self {
+            layout: Arc::new(layout),
+            values,
+        })
     }
 
     /// Fresh values: matrices normal with standard deviation `initializer_range`, divided by `sqrt(2 * layers)` for

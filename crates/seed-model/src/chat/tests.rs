@@ -181,6 +181,22 @@ fn templates_can_refuse_and_are_bounded() {
         template(endless).render(&[], false),
         Err(ModelError::ChatTemplate { .. })
     ));
+    for greedy in [
+        "{{ 'x' * 4000000000 }}",
+        "{{ [0] * 4000000000 }}",
+        "{{ 'x'.ljust(4000000000) }}",
+        "{{ range(4000000000) | list }}",
+        "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+        "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}",
+    ] {
+        assert!(
+            matches!(
+                template(greedy).render(&[], false),
+                Err(ModelError::ChatTemplate { .. })
+            ),
+            "{greedy}"
+        );
+    }
     assert!(matches!(
         ChatTemplate::new("{% if %}", &TOKENIZER),
         Err(ModelError::ChatTemplate { .. })

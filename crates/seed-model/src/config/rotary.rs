@@ -58,28 +58,24 @@ pub enum RopeScaling {
     },
 }
 
+/// Upper bound of every number of a scaling, and with its inverse the lower bound of most: far beyond any model's, and
+/// such that frequencies stay finite in f32.
+const LARGEST_NUMBER: f64 = 1e9;
+
 impl RopeScaling {
     pub(super) fn validate(&self) -> Result<(), ModelError> {
-        let at_least_one = |key: &str, value: f64| {
-            if value.is_finite() && value >= 1.0 {
+        let within = |key: &str, value: f64, least: f64| {
+            if (least..=LARGEST_NUMBER).contains(&value) {
                 Ok(())
             } else {
                 Err(wrong(
                     &format!("rope_scaling.{key}"),
-                    format!("`{value}` is not a number of at least 1"),
+                    format!("`{value}` is outside `{least:e}..={LARGEST_NUMBER:e}`"),
                 ))
             }
         };
-        let positive = |key: &str, value: f64| {
-            if value.is_finite() && value > 0.0 {
-                Ok(())
-            } else {
-                Err(wrong(
-                    &format!("rope_scaling.{key}"),
-                    format!("`{value}` is not a positive number"),
-                ))
-            }
-        };
+        let at_least_one = |key: &str, value: f64| within(key, value, 1.0);
+        let positive = |key: &str, value: f64| within(key, value, 1.0 / LARGEST_NUMBER);
         let above = |high_key: &str, high: f64, low_key: &str, low: f64| {
             if high > low {
                 Ok(())

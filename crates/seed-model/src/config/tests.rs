@@ -176,7 +176,9 @@ fn what_is_not_computed_is_refused_by_name() {
     assert_eq!(refusal(Family::Llama, "eos_token_id", json!(97)), "eos_token_id");
     assert_eq!(refusal(Family::Llama, "bos_token_id", json!(97)), "bos_token_id");
     assert_eq!(refusal(Family::Llama, "rms_norm_eps", json!(0.0)), "rms_norm_eps");
-    assert_eq!(refusal(Family::Llama, "rope_theta", json!(-1.0)), "rope_theta");
+    for theta in [-1.0, 1e-300, 1.0, 1e300] {
+        assert_eq!(refusal(Family::Llama, "rope_theta", json!(theta)), "rope_theta");
+    }
     let scaling = |value| refusal(Family::Llama, "rope_scaling", value);
     assert_eq!(
         scaling(json!({"rope_type": "longrope"})),
@@ -186,6 +188,14 @@ fn what_is_not_computed_is_refused_by_name() {
     assert_eq!(
         scaling(json!({"rope_type": "linear", "factor": 0.5})),
         "rope_scaling.factor"
+    );
+    assert_eq!(
+        scaling(json!({"rope_type": "yarn", "factor": 2.0, "attention_factor": 1e300})),
+        "rope_scaling.attention_factor"
+    );
+    assert_eq!(
+        scaling(json!({"rope_type": "yarn", "factor": 2.0, "mscale": 1.0, "mscale_all_dim": 1e-300})),
+        "rope_scaling.mscale_all_dim"
     );
     assert_eq!(
         scaling(
@@ -265,7 +275,8 @@ proptest! {
             if config.head_dim < 4096 {
                 let (frequencies, scale) = config.inverse_frequencies();
                 prop_assert_eq!(frequencies.len(), config.head_dim / 2);
-                prop_assert!(scale > 0.0);
+                prop_assert!(frequencies.iter().all(|frequency| frequency.is_finite()));
+                prop_assert!(scale > 0.0 && scale.is_finite());
             }
         }
         let text = file.to_string();

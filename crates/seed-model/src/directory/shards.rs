@@ -171,20 +171,25 @@ impl Shard {
         &self.tensors
     }
 
-    /// Reads one tensor of this file as f32, in pieces, and refuses values that are not finite.
-    pub(super) fn read(
-        &mut self,
-        name: &str,
-        info: &TensorInfo,
-        values: &mut [f32],
-    ) -> Result<(), ModelError> {
-        let element_type = ElementType::of(info.dtype).ok_or_else(|| ModelError::TensorType {
+    /// How the values of a tensor of this file are written, where that is read.
+    pub(super) fn element_type(&self, name: &str, info: &TensorInfo) -> Result<ElementType, ModelError> {
+        ElementType::of(info.dtype).ok_or_else(|| ModelError::TensorType {
             path: self.path.clone(),
             name: name.to_owned(),
             found: format!("{:?}", info.dtype),
-        })?;
-        self.file
-            .seek(SeekFrom::Start(self.data_start + info.data_offsets.0 as u64))?;
+        })
+    }
+
+    /// Reads one tensor of this file as f32, in pieces, and refuses values that are not finite. `start` counts bytes
+    /// from the first of all tensors.
+    pub(super) fn read(
+        &mut self,
+        name: &str,
+        element_type: ElementType,
+        start: usize,
+        values: &mut [f32],
+    ) -> Result<(), ModelError> {
+        self.file.seek(SeekFrom::Start(self.data_start + start as u64))?;
         let mut bytes = vec![0; element_type.size() * CHUNK.min(values.len())];
         for (number, chunk) in values.chunks_mut(CHUNK).enumerate() {
             let bytes = &mut bytes[..element_type.size() * chunk.len()];

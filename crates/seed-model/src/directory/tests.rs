@@ -300,6 +300,57 @@ fn wrong_tensors_are_named_with_both_shapes() {
     assert!(config(|config| config["hidden_act"] = json!("relu")).starts_with("`MODEL/config.json`: "));
 }
 
+/// A configuration that calls for terabytes is compared with the headers before anything is allocated for it.
+#[test]
+fn a_lying_configuration_is_refused_from_the_headers() {
+    let lie = |max_shard_bytes: u64, edit: fn(&mut Value)| {
+        refusal(max_shard_bytes, move |path| {
+            edit_json(&path.join("config.json"), edit);
+        })
+    };
+    // 2^39 parameters: two terabytes.
+    let wide = |config: &mut Value| {
+        config["vocab_size"] = json!(1 << 24);
+        config["hidden_size"] = json!(1 << 15);
+    };
+    assert_eq!(
+        lie(u64::MAX, wide),
+        "`MODEL/model.safetensors`: tensor `model.embed_tokens.weight` has shape [270, 32], config.json calls for \
+         [16777216, 32768]: the files do not belong together"
+    );
+    let sharded = lie(20_000, wide);
+    assert!(
+        sharded.starts_with("`MODEL/model-00001-of-") && sharded.contains("[16777216, 32768]"),
+        "{sharded}"
+    );
+    assert_eq!(
+        lie(u64::MAX, |config| config["intermediate_size"] = json!(1 << 24)),
+        "`MODEL/model.safetensors`: tensor `model.layers.0.mlp.gate_proj.weight` has shape [48, 32], config.json calls \
+         for [16777216, 32]: the files do not belong together"
+    );
+    // 12 tensors in each of 4,094 layers that are not there.
+    assert_eq!(
+        lie(20_000, |config| config["num_hidden_layers"] = json!(4096)),
+        "`MODEL/model.safetensors.index.json` lacks tensor `model.layers.2.input_layernorm.weight` (and 49127 more) \
+         which config.json calls for: the files do not belong together"
+    );
+    for (key, value, said) in [
+        ("hidden_size", json!(1_000_000_000), "is outside `1..=16777216`"),
+        ("num_hidden_layers", json!(1_000_000), "is outside `1..=4096`"),
+        ("vocab_size", json!(u64::MAX), "is outside `1..=16777216`"),
+        ("head_dim", json!(1 << 24), "heads x head_dim exceeds `16777216`"),
+    ] {
+        let message = refusal(u64::MAX, |path| {
+            edit_json(&path.join("config.json"), |config| config[key] = value.clone());
+        });
+        assert!(
+            message.starts_with(&format!("`MODEL/config.json`: config.json: `{key}` "))
+                && message.contains(said),
+            "{message}"
+        );
+    }
+}
+
 #[test]
 fn broken_weight_files_are_told_apart() {
     let replaced = |bytes: Vec<u8>| {
@@ -343,10 +394,18 @@ fn broken_weight_files_are_told_apart() {
     assert!(replaced(weight_file(&format!("{{{integer}}}"), 128)).contains("elements of type `I32`"));
     let unknown = tensor("Q3", "[32]", "[0,128]");
     assert!(replaced(weight_file(&format!("{{{unknown}}}"), 128)).contains("header cannot be read"));
-    let mut nan = weight_file(&format!("{{{one}}}"), 128);
-    let place = nan.len() - 4;
-    nan[place..].copy_from_slice(&f32::NAN.to_le_bytes());
-    assert!(replaced(nan).contains("tensor `model.norm.weight` holds `NaN` at element 31"));
+    // The norm is the last tensor.
+    let nan = refusal(u64::MAX, |path| {
+        let path = path.join("model.safetensors");
+        let mut bytes = fs::read(&path).unwrap();
+        let place = bytes.len() - 4;
+        bytes[place..].copy_from_slice(&f32::NAN.to_le_bytes());
+        fs::write(&path, bytes).unwrap();
+    });
+    assert!(
+        nan.contains("tensor `model.norm.weight` holds `NaN` at element 31"),
+        "{nan}"
+    );
 }
 
 #[test]

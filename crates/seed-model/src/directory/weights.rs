@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Number;
 
-use super::shards::{Entries, Shard};
+use super::shards::{ElementType, Entries, Shard};
 use super::{broken, read_optional};
 use crate::config::DecoderConfig;
 use crate::error::ModelError;
@@ -36,9 +36,12 @@ struct RawMetadata {
 }
 
 /// Reads all parameters of `config` from the weight files of a directory.
+///
+/// The headers come first: nothing is allocated for a model whose tensors are not all in the files, in the shapes that
+/// the configuration calls for.
 pub(super) fn load(directory: &Path, config: &DecoderConfig) -> Result<Parameters, ModelError> {
     let single = directory.join(SINGLE);
-    let (listing, shards) = if single.is_file() {
+    let (listing, mut shards) = if single.is_file() {
         (single.clone(), vec![Shard::open(&single)?])
     } else if let Some((path, text)) = read_optional(directory, INDEX, INDEX_FILE)? {
         let shards = open_indexed(directory, &path, &text)?;
@@ -49,86 +52,124 @@ pub(super) fn load(directory: &Path, config: &DecoderConfig) -> Result<Parameter
             remedy: "weights are read from safetensors files; convert other formats with transformers first",
         });
     };
-    let mut parameters = Parameters::zeros(config);
-    // Which file has filled each parameter.
-    let mut filled: Vec<Option<PathBuf>> = vec![None; parameters.len()];
-    let mut spare_head = None;
-    for mut shard in shards {
-        for (name, info) in shard.tensors().to_vec() {
-            let Some(index) = parameters.index_of(&name) else {
-                if config.tied_embeddings && name == HEAD {
-                    spare_head = Some((shard.path().to_owned(), read_head(&mut shard, config, &info)?));
-                } else if !is_derived(&name) {
-                    return Err(ModelError::TensorUnexpected {
-                        path: shard.path().to_owned(),
-                        name,
-                    });
-                }
-                continue;
-            };
-            if let Some(first) = &filled[index] {
-                return Err(ModelError::TensorDuplicate {
-                    name,
-                    first: first.clone(),
-                    second: shard.path().to_owned(),
-                });
-            }
-            if parameters.shape(index) != info.shape.as_slice() {
-                return Err(ModelError::TensorShape {
-                    path: shard.path().to_owned(),
-                    name,
-                    expected: parameters.shape(index).to_vec(),
-                    found: info.shape,
-                });
-            }
-            shard.read(&name, &info, parameters.get_mut(index))?;
-            filled[index] = Some(shard.path().to_owned());
-        }
+    let places = Places::find(&shards, config, listing)?;
+    let mut parameters = Parameters::try_zeros(config)?;
+    for (index, place) in &places.parameters {
+        place.read(&mut shards, parameters.get_mut(*index))?;
     }
-    let mut missing = (0..parameters.len()).filter(|&index| filled[index].is_none());
-    if let Some(index) = missing.next() {
-        return Err(ModelError::TensorMissing {
-            path: listing,
-            name: parameters.name(index).to_owned(),
-            others: missing.count(),
-        });
-    }
-    if let Some((path, head)) = spare_head
-        && parameters
+    if let Some(place) = &places.spare_head {
+        let mut head = vec![0.0; config.vocabulary_size * config.hidden_size];
+        place.read(&mut shards, &mut head)?;
+        if parameters
             .index_of(EMBEDDING)
             .is_none_or(|index| parameters.get(index) != head)
-    {
-        return Err(broken(
-            &path,
-            format!("config.json ties `{HEAD}` to `{EMBEDDING}`, but the two differ"),
-        ));
+        {
+            return Err(broken(
+                shards[place.shard].path(),
+                format!("config.json ties `{HEAD}` to `{EMBEDDING}`, but the two differ"),
+            ));
+        }
     }
     Ok(parameters)
+}
+
+/// One tensor of a known shape and element type in the weight files.
+struct Place {
+    shard: usize,
+    name: String,
+    element_type: ElementType,
+    /// Where its bytes begin, counted from the first byte of the shard's tensors.
+    start: usize,
+}
+
+impl Place {
+    fn read(&self, shards: &mut [Shard], values: &mut [f32]) -> Result<(), ModelError> {
+        shards[self.shard].read(&self.name, self.element_type, self.start, values)
+    }
+}
+
+/// Where everything lies that a model needs, according to the headers alone.
+struct Places {
+    /// With positions in canonical order, each once, in the order of the bytes.
+    parameters: Vec<(usize, Place)>,
+    /// A tied model's redundant head, to be compared with the embedding.
+    spare_head: Option<Place>,
+}
+
+impl Places {
+    fn find(shards: &[Shard], config: &DecoderConfig, listing: PathBuf) -> Result<Self, ModelError> {
+        let expected = config.parameter_shapes();
+        let index_of: HashMap<&str, usize> = expected
+            .iter()
+            .enumerate()
+            .map(|(index, (name, _))| (name.as_str(), index))
+            .collect();
+        let head = [config.vocabulary_size, config.hidden_size];
+        // Which shard holds each parameter.
+        let mut found: Vec<Option<usize>> = vec![None; expected.len()];
+        let mut places = Self {
+            parameters: Vec::with_capacity(expected.len()),
+            spare_head: None,
+        };
+        for (number, shard) in shards.iter().enumerate() {
+            for (name, info) in shard.tensors() {
+                let index = index_of.get(name.as_str()).copied();
+                let shape = match index {
+                    Some(index) => expected[index].1.as_slice(),
+                    None if config.tied_embeddings && name == HEAD => &head,
+                    None if is_derived(name) => continue,
+                    None => {
+                        return Err(ModelError::TensorUnexpected {
+                            path: shard.path().to_owned(),
+                            name: name.clone(),
+                        });
+                    }
+                };
+                if let Some(first) = index.and_then(|index| found[index]) {
+                    return Err(ModelError::TensorDuplicate {
+                        name: name.clone(),
+                        first: shards[first].path().to_owned(),
+                        second: shard.path().to_owned(),
+                    });
+                }
+                if shape != info.shape.as_slice() {
+                    return Err(ModelError::TensorShape {
+                        path: shard.path().to_owned(),
+                        name: name.clone(),
+                        expected: shape.to_vec(),
+                        found: info.shape.clone(),
+                    });
+                }
+                let place = Place {
+                    shard: number,
+                    name: name.clone(),
+                    element_type: shard.element_type(name, info)?,
+                    start: info.data_offsets.0,
+                };
+                match index {
+                    Some(index) => {
+                        found[index] = Some(number);
+                        places.parameters.push((index, place));
+                    }
+                    None => places.spare_head = Some(place),
+                }
+            }
+        }
+        let mut missing = (0..expected.len()).filter(|&index| found[index].is_none());
+        if let Some(index) = missing.next() {
+            return Err(ModelError::TensorMissing {
+                path: listing,
+                name: expected[index].0.clone(),
+                others: missing.count(),
+            });
+        }
+        Ok(places)
+    }
 }
 
 /// Tensors of old checkpoints that follow from the configuration.
 fn is_derived(name: &str) -> bool {
     name.ends_with(".rotary_emb.inv_freq")
-}
-
-/// The redundant head of a tied model, to be compared with the embedding.
-fn read_head(
-    shard: &mut Shard,
-    config: &DecoderConfig,
-    info: &safetensors::tensor::TensorInfo,
-) -> Result<Vec<f32>, ModelError> {
-    let expected = vec![config.vocabulary_size, config.hidden_size];
-    if info.shape != expected {
-        return Err(ModelError::TensorShape {
-            path: shard.path().to_owned(),
-            name: HEAD.to_owned(),
-            expected,
-            found: info.shape.clone(),
-        });
-    }
-    let mut head = vec![0.0; config.vocabulary_size * config.hidden_size];
-    shard.read(HEAD, info, &mut head)?;
-    Ok(head)
 }
 
 /// Opens the files that an index names and checks that each tensor is where the index says, and only there.

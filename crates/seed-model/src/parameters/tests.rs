@@ -3,6 +3,7 @@ use seed_random::RandomKey;
 use super::Parameters;
 use crate::config::tests::small;
 use crate::config::{DecoderConfig, Family};
+use crate::error::ModelError;
 
 fn initialised(family: Family) -> (DecoderConfig, Parameters) {
     let config = small(family);
@@ -32,6 +33,28 @@ fn layout_is_the_canonical_order_without_gaps() {
         assert_eq!(config.parameter_count(), end as u64);
         assert_eq!(parameters.index_of("lm_head.bias"), None);
     }
+}
+
+/// Beyond what any machine can address, so no allocator grants it.
+#[test]
+fn weights_without_memory_are_an_error() {
+    let config = DecoderConfig {
+        vocabulary_size: 1 << 24,
+        hidden_size: 1 << 32,
+        layers: 1,
+        ..small(Family::Llama)
+    };
+    match Parameters::try_zeros(&config).unwrap_err() {
+        ModelError::OutOfMemory { parameters, bytes } => {
+            assert_eq!(parameters as u64, config.parameter_count());
+            assert_eq!(bytes, 4 * config.parameter_count());
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(
+        Parameters::try_zeros(&small(Family::Llama)).unwrap().digest(),
+        Parameters::zeros(&small(Family::Llama)).digest()
+    );
 }
 
 #[test]

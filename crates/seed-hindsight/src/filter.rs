@@ -159,7 +159,7 @@ mod tests {
         let named = SkillDefect::ObjectName { name: "mug 1".into() };
         assert_eq!(
             check("Always take Mug 1 or plate 7 first."),
-            [named.clone()],
+            std::slice::from_ref(&named),
             "plate 7 is not of this episode"
         );
         assert_eq!(

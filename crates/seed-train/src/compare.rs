@@ -21,6 +21,16 @@ pub const EVALUATIONS: &str = "evaluations.jsonl";
 /// File of a run directory with its [`Summary`].
 pub const SUMMARY: &str = "summary.json";
 
+/// Phases in the order of an iteration, which is the order of the table's columns.
+const PHASES: [&str; 6] = [
+    "rollout",
+    "analysis",
+    "rescore",
+    "update",
+    "iteration",
+    "evaluation",
+];
+
 /// Resamples of the bootstrap.
 const DRAWS: usize = 10_000;
 
@@ -280,13 +290,10 @@ impl Comparison {
                 );
             }
         }
-        let phases: Vec<&String> = self.arms.iter().flat_map(|arm| arm.seconds.keys()).collect();
-        let mut shown: Vec<&String> = Vec::new();
-        for phase in phases {
-            if !shown.contains(&phase) {
-                shown.push(phase);
-            }
-        }
+        let mut shown: Vec<&String> = self.arms.iter().flat_map(|arm| arm.seconds.keys()).collect();
+        let place = |phase: &String| PHASES.iter().position(|known| known == phase);
+        shown.sort_by_key(|phase| (place(phase).unwrap_or(PHASES.len()), *phase));
+        shown.dedup();
         if !shown.is_empty() {
             let _ = write!(text, "\n{:width$}", "seconds");
             for phase in &shown {

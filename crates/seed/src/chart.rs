@@ -1,7 +1,7 @@
 //! Learning curves in the terminal, as lines of text.
 
 use ratatui_core::buffer::Buffer;
-use ratatui_core::layout::Rect;
+use ratatui_core::layout::{Constraint, Rect};
 use ratatui_core::style::{Color, Style};
 use ratatui_core::widgets::Widget;
 
@@ -59,6 +59,8 @@ pub(crate) fn chart(lines: &[Line<'_>], right: f64, x_title: &str, width: u16, h
             format!("{top:.0}"),
         ]))
         .legend_position(Some(LegendPosition::TopLeft))
+        // Shown however much of a small chart it takes: without it the curves have no names.
+        .hidden_legend_constraints((Constraint::Percentage(100), Constraint::Percentage(100)))
         .render(area, &mut buffer);
     (0..height)
         .map(|row| text_of_row(&buffer, width, row))
@@ -103,5 +105,17 @@ mod tests {
             10,
         );
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn both_curves_of_a_small_chart_are_named() {
+        console::set_colors_enabled_stderr(false);
+        let curves = [
+            ("GRPO", [(0.0, 20.0), (64.0, 22.0)]),
+            ("SEED", [(0.0, 20.0), (64.0, 35.0)]),
+        ];
+        let lines = curves.each_ref().map(|(name, points)| Line { name, points });
+        let text = chart(&lines, 128.0, "episodes", 40, 9);
+        assert!(text.contains("GRPO") && text.contains("SEED"), "{text}");
     }
 }

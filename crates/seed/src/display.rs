@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use console::style;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use seed_train::evaluate::Evaluation;
 use seed_train::events::{Event, Observer};
 
@@ -19,6 +19,9 @@ pub(crate) struct Display {
     mode: Mode,
     /// Put before every line, such as the arm of a demo.
     label: String,
+    /// What stays at the bottom of the terminal while lines scroll by above.
+    bottom: MultiProgress,
+    picture: Option<ProgressBar>,
     bar: Option<ProgressBar>,
 }
 
@@ -41,6 +44,8 @@ impl Display {
         Self {
             mode,
             label: String::new(),
+            bottom: MultiProgress::new(),
+            picture: None,
             bar: None,
         }
     }
@@ -62,24 +67,36 @@ impl Display {
     /// A line for people.
     pub(crate) fn line(&self, text: &str) {
         match self.mode {
-            Mode::Terminal | Mode::Plain => match &self.bar {
-                Some(bar) => bar.suspend(|| error_line(text)),
-                None => error_line(text),
-            },
+            Mode::Terminal => self.bottom.suspend(|| error_line(text)),
+            Mode::Plain => error_line(text),
             Mode::Json | Mode::Quiet => {}
         }
     }
 
-    /// Removes the progress bar.
+    /// Shows a picture of a few lines above the progress bar, in place of the one before.
+    pub(crate) fn picture(&mut self, text: &str) {
+        let picture = self.picture.get_or_insert_with(|| {
+            let picture = self.bottom.insert(0, ProgressBar::no_length());
+            if let Ok(style) = ProgressStyle::with_template("{msg}") {
+                picture.set_style(style);
+            }
+            picture
+        });
+        picture.set_message(text.to_owned());
+        picture.tick();
+    }
+
+    /// Removes progress bar and picture.
     pub(crate) fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
+        for shown in [self.bar.take(), self.picture.take()].into_iter().flatten() {
+            shown.finish_and_clear();
+            self.bottom.remove(&shown);
         }
     }
 
     fn bar(&mut self) -> &ProgressBar {
         self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::new(0);
+            let bar = self.bottom.add(ProgressBar::new(0));
             let template = "{prefix:>18} {bar:32.cyan/dim} {pos:>5}/{len:<5} {elapsed} {msg}";
             if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style.progress_chars("━╸─"));

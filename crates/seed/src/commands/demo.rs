@@ -1,6 +1,6 @@
 //! `seed demo`: GRPO and SEED from the same weights, on the same tasks and seed, with both curves as they grow.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use console::Term;
 use indicatif::HumanDuration;
@@ -20,13 +20,16 @@ use crate::failure::Outcome;
 
 /// Iterations over which the curve of training success is averaged.
 const WINDOW: usize = 5;
+/// Rows of the terminal that the live chart leaves to progress and messages.
+const ROWS_FOR_LINES: u16 = 8;
+/// Rows below which a chart shows nothing.
+const SMALLEST_CHART: u16 = 8;
 
 /// Watches one arm: passes events on and keeps the curve.
 struct Watch<'a> {
     display: &'a mut Display,
     curves: &'a mut Vec<Curve>,
     total_episodes: f64,
-    drawn: Instant,
 }
 
 struct Curve {
@@ -52,37 +55,34 @@ impl Observer for Watch<'_> {
             curve
                 .points
                 .push((metrics.get("episode/total").unwrap_or(0.0), mean));
-            // Not more often than people can look.
-            if self.drawn.elapsed() > Duration::from_secs(5) {
-                self.drawn = Instant::now();
-                self.draw();
+            if let Some(picture) = draw_live(self.display, self.curves, self.total_episodes) {
+                self.display.picture(&picture);
             }
         }
     }
 }
 
-impl Watch<'_> {
-    fn draw(&self) {
-        if !self.display.is_terminal() {
-            return;
-        }
-        let lines: Vec<Line<'_>> = self
-            .curves
-            .iter()
-            .map(|curve| Line {
-                name: &curve.name,
-                points: &curve.points,
-            })
-            .collect();
-        let width = Term::stderr().size().1.clamp(40, 90);
-        self.display.line(&chart(
-            &lines,
-            self.total_episodes,
-            "training episodes (success, running mean)",
-            width,
-            14,
-        ));
+/// The curves so far, in a size that leaves room for the lines above. `None` where nobody looks, or the terminal is too
+/// small.
+fn draw_live(display: &Display, curves: &[Curve], total_episodes: f64) -> Option<String> {
+    let (rows, columns) = Term::stderr().size();
+    if !display.is_terminal() || rows < SMALLEST_CHART + ROWS_FOR_LINES || columns < 40 {
+        return None;
     }
+    let lines: Vec<Line<'_>> = curves
+        .iter()
+        .map(|curve| Line {
+            name: &curve.name,
+            points: &curve.points,
+        })
+        .collect();
+    Some(chart(
+        &lines,
+        total_episodes,
+        "training episodes (success, running mean)",
+        (columns - 1).min(90),
+        (rows - ROWS_FOR_LINES).min(16),
+    ))
 }
 
 pub(crate) fn run(command: &Demo, output: Output) -> Outcome {
@@ -97,6 +97,7 @@ pub(crate) fn run(command: &Demo, output: Output) -> Outcome {
     );
     let mut curves = Vec::new();
     let mut runs = Vec::new();
+    let mut last_picture = None;
     for arm in arms {
         if runs.is_empty() {
             set_threads(arm.config.run.threads)?;
@@ -112,15 +113,18 @@ pub(crate) fn run(command: &Demo, output: Output) -> Outcome {
             display: &mut display,
             curves: &mut curves,
             total_episodes: arm.total_episodes as f64,
-            drawn: Instant::now(),
         };
         let result = train(&arm.config, world, Start::New, command_line(), &stop, &mut watch);
-        watch.draw();
+        let picture = draw_live(watch.display, watch.curves, watch.total_episodes);
         display.clear();
         result?;
+        last_picture = picture;
         runs.push(RunResult::read(&arm.config.run.directory)?);
     }
     display.label("");
+    if let Some(text) = last_picture {
+        display.line(&text);
+    }
     let picture = command.directory.join("curves.svg");
     draw(&runs, Split::Seen, &picture)?;
     let comparison = compare(&runs);

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use seed_env::{ContextKind, Outcome, Split, TaskId};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Why a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -32,6 +33,7 @@ pub struct Step {
     /// Sampled ids, the end token included when it was sampled.
     pub response_ids: Vec<u32>,
     /// Behaviour log-probs (nats, at the sampling temperature), one per response id.
+    #[serde(deserialize_with = "finite_numbers")]
     pub log_probs: Vec<f32>,
     /// Decoded response without control tokens.
     pub response_text: String,
@@ -44,6 +46,7 @@ pub struct Step {
     /// Whether the response obeyed the action format.
     pub valid: bool,
     /// Reward of this step.
+    #[serde(deserialize_with = "finite_number")]
     pub reward: f32,
 }
 
@@ -88,5 +91,52 @@ impl Trajectory {
     /// Sampled tokens over all turns.
     pub fn response_tokens(&self) -> usize {
         self.steps.iter().map(|step| step.response_ids.len()).sum()
+    }
+}
+
+/// Refuses a number that is too large for an `f32`: read as an infinity, it could not be written again.
+fn finite_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    let narrowed = number as f32;
+    if narrowed.is_finite() {
+        Ok(narrowed)
+    } else {
+        Err(D::Error::custom(format_args!("`{number}` is too large")))
+    }
+}
+
+fn finite_numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Finite(#[serde(deserialize_with = "finite_number")] f32);
+
+    let numbers = Vec::<Finite>::deserialize(deserializer)?;
+    Ok(numbers.into_iter().map(|Finite(number)| number).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(log_prob: &str, reward: &str) -> Result<Step, serde_json::Error> {
+        serde_json::from_str(&format!(
+            r#"{{"observation":"","prompt_text":"","prompt_ids":[],"prompt_ids_truncated":0,"response_ids":[5],
+            "log_probs":[{log_prob}],"response_text":"","finish":"stop","action":"","action_tokens":{{"start":0,"end":0}},
+            "valid":true,"reward":{reward}}}"#
+        ))
+    }
+
+    #[test]
+    fn numbers_that_no_f32_holds_are_refused() {
+        let read = step("-0.1", "10").unwrap();
+        assert_eq!(
+            (read.log_probs.as_slice(), read.reward),
+            ([-0.1].as_slice(), 10.0)
+        );
+        for (log_prob, reward) in [("-1e39", "0"), ("0", "1e39")] {
+            let message = step(log_prob, reward).unwrap_err().to_string();
+            assert!(message.contains("is too large"), "{message}");
+        }
+        assert_eq!(step("-3.4e38", "0").unwrap().log_probs, [-3.4e38]);
     }
 }

@@ -86,6 +86,10 @@ impl MetricsWriter {
         let open = |name: &str| {
             let mut file = LineFile::open(&directory.join(name), SyncPolicy::OnRequest)?;
             file.keep_while(&mut |line| {
+                // Passed over by the reader too.
+                if line.is_empty() {
+                    return Ok(true);
+                }
                 let record = parse(line)?;
                 Ok(options.resume_after.is_some_and(|last| record.step <= last))
             })?;
@@ -280,6 +284,22 @@ mod tests {
             1,
             "begun again"
         );
+    }
+
+    #[test]
+    fn an_empty_line_does_not_stop_a_resumed_run() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), None, 0..=2);
+        let path = folder.path().join("metrics.jsonl");
+        let text = fs_err::read_to_string(&path).unwrap();
+        fs_err::write(&path, text.replacen('\n', "\n\n", 1)).unwrap();
+        write(folder.path(), Some(1), 2..=2);
+        let steps: Vec<u64> = read_records(&path)
+            .unwrap()
+            .iter()
+            .map(|record| record.step)
+            .collect();
+        assert_eq!(steps, [0, 1, 2]);
     }
 
     #[test]

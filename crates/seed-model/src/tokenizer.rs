@@ -96,7 +96,22 @@ impl Tokenizer {
                 (id, control)
             })
             .collect();
-        let largest = tokenizer.get_vocab(true).into_values().max();
+        let mut tokens: Vec<(u32, String)> = tokenizer
+            .get_vocab(true)
+            .into_iter()
+            .map(|(token, id)| (id, token))
+            .collect();
+        tokens.sort_unstable();
+        // Which of the two such an id decodes to would differ from one reading of the file to the next.
+        if let Some([(id, first), (_, second)]) = tokens
+            .array_windows()
+            .find(|[(left, _), (right, _)]| left == right)
+        {
+            return Err(unusable(&format!(
+                "its tokens `{first}` and `{second}` have the same id `{id}`"
+            )));
+        }
+        let largest = tokens.last().map(|&(id, _)| id);
         let this = Self {
             shared: Arc::new(Shared {
                 vocabulary_size: largest.map_or(0, |id| id as usize + 1),

@@ -264,3 +264,20 @@ fn impossible_trainings_are_refused() {
         Err(ModelError::Tokenizer { .. })
     ));
 }
+
+#[test]
+fn two_tokens_of_one_id_are_refused() {
+    let file = |open: u32| {
+        format!(
+            r#"{{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": {{"type": "Whitespace"}},
+            "post_processor": null, "decoder": null, "model": {{"type": "WordLevel", "unk_token": "[UNK]",
+            "vocab": {{"[UNK]": 1, "open": {open}, "the": 0}}}}}}"#
+        )
+    };
+    let tokenizer = Tokenizer::from_json(&file(2)).unwrap();
+    assert_eq!(tokenizer.encode_text("open the door"), [2, 0, 1]);
+    assert_eq!(
+        Tokenizer::from_json(&file(1)).unwrap_err().to_string(),
+        "the tokenizer cannot be used: its tokens `[UNK]` and `open` have the same id `1`"
+    );
+}

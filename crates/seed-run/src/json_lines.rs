@@ -140,6 +140,10 @@ impl<T: DeserializeOwned> Iterator for JsonLines<T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::num::f64::{NORMAL, SUBNORMAL, ZERO};
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -164,6 +168,22 @@ mod tests {
             2,
             "nothing temporary is left"
         );
+    }
+
+    proptest! {
+        /// Log-probs, losses and rates are read back to resume and to replay: a last bit would be another run.
+        #[test]
+        fn numbers_return_bit_for_bit(doubles in vec(NORMAL | SUBNORMAL | ZERO, 200), singles in vec(any::<f32>(), 200)) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("numbers.jsonl");
+            let singles: Vec<f32> = singles.into_iter().filter(|number| number.is_finite()).collect();
+            write_json_lines(&path, [(&doubles, &singles)]).unwrap();
+            let read: Vec<(Vec<f64>, Vec<f32>)> = read_json_lines(&path).unwrap().collect::<Result<_, _>>().unwrap();
+            let (found, short) = &read[0];
+            prop_assert!(found.iter().zip(&doubles).all(|(found, number)| found.to_bits() == number.to_bits()));
+            prop_assert!(short.iter().zip(&singles).all(|(found, number)| found.to_bits() == number.to_bits()));
+            prop_assert_eq!((found.len(), short.len()), (doubles.len(), singles.len()));
+        }
     }
 
     #[test]

@@ -56,6 +56,25 @@ pub struct ExampleSet {
     pub dropped: usize,
 }
 
+/// Which of `count` examples are held out for validation: a random share of them, at least one and never all, as the
+/// paper's pipeline splits. A single example is trained on; without a share nothing is held out.
+fn held_out(count: usize, share: f64, key: RandomKey) -> Vec<bool> {
+    let mut held_out = vec![false; count];
+    if share > 0.0 && count > 1 {
+        let mut order: Vec<usize> = (0..count).collect();
+        key.with_text("purpose", "validation split")
+            .generator()
+            .shuffle(&mut order);
+        let held = ((count as f64 * share).round() as usize).clamp(1, count - 1);
+        for index in order.into_iter().take(held) {
+            if let Some(flag) = held_out.get_mut(index) {
+                *flag = true;
+            }
+        }
+    }
+    held_out
+}
+
 impl ExampleSet {
     /// Encodes `records`; without records of their own, holds out a share of the training records for validation.
     ///
@@ -79,25 +98,7 @@ impl ExampleSet {
         if let Some(records) = validation {
             set.validation = set.encode(records, policy, section)?;
         } else {
-            let count = set.training.len();
-            let mut order: Vec<usize> = (0..count).collect();
-            key.with_text("purpose", "validation split")
-                .generator()
-                .shuffle(&mut order);
-            // At least one of each, as the paper's pipeline splits.
-            let held =
-                ((count as f64 * section.validation_fraction).round() as usize).clamp(1, count.max(2) - 1);
-            let mut held_out = vec![false; count];
-            for &index in order.iter().take(if section.validation_fraction > 0.0 {
-                held
-            } else {
-                0
-            }) {
-                if let Some(flag) = held_out.get_mut(index) {
-                    *flag = true;
-                }
-            }
-            let mut flags = held_out.into_iter();
+            let mut flags = held_out(set.training.len(), section.validation_fraction, key).into_iter();
             let (validation, training) = std::mem::take(&mut set.training)
                 .into_iter()
                 .partition(|_| flags.next().unwrap_or(false));
@@ -401,4 +402,29 @@ fn validation_loss(decoder: &Decoder, set: &ExampleSet) -> Result<Loss, TrainErr
         loss.add(set.kind(example), &scores.log_probs);
     }
     Ok(loss.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn something_is_held_out_and_never_everything() {
+        let held = |count, share| {
+            held_out(count, share, RandomKey::new(3))
+                .iter()
+                .filter(|held| **held)
+                .count()
+        };
+        assert_eq!(held(0, 0.1), 0);
+        assert_eq!(held(1, 0.1), 0, "a single example is trained on");
+        assert_eq!(held(2, 0.01), 1);
+        assert_eq!(held(2, 1.0), 1);
+        assert_eq!(held(1000, 0.1), 100);
+        assert_eq!(held(1000, 0.0), 0);
+        assert_ne!(
+            held_out(1000, 0.1, RandomKey::new(3)),
+            held_out(1000, 0.1, RandomKey::new(4))
+        );
+    }
 }

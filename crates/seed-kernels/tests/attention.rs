@@ -215,6 +215,25 @@ fn a_cache_reports_its_memory() {
 }
 
 #[test]
+fn a_growing_cache_holds_little_more_than_it_needs() {
+    let shape = shape(2, 1, 16);
+    let mut cache = KeyValueCache::new(&shape, 0);
+    let row = [0.5; 16];
+    for length in 1..=1_000_usize {
+        cache.append(&row, &row, 1);
+        // Keys and values of 16 numbers, in steps of 256 positions.
+        assert_eq!(
+            cache.bytes(),
+            length.next_multiple_of(256) * 2 * 16 * 4,
+            "{length}"
+        );
+    }
+    let mut fork = cache.clone();
+    fork.append(&row, &row, 1);
+    assert!(fork.bytes() <= (1_001 + 256) * 2 * 16 * 4, "{}", fork.bytes());
+}
+
+#[test]
 #[should_panic(expected = "the cache must hold the positions of all rows")]
 fn queries_past_the_cache_are_refused() {
     let shape = shape(1, 1, 4);

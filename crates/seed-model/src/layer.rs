@@ -68,6 +68,7 @@ pub(crate) struct LayerScratch {
 
 /// The buffer with exactly `length` elements, whose values are whatever was there.
 pub(crate) fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+    make_room(buffer, length);
     buffer.resize(length, 0.0);
     buffer
 }
@@ -75,7 +76,16 @@ pub(crate) fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
 /// Replaces the buffer's content.
 pub(crate) fn copy_into(buffer: &mut Vec<f32>, values: &[f32]) {
     buffer.clear();
+    make_room(buffer, values.len());
     buffer.extend_from_slice(values);
+}
+
+/// Room for `length` elements and no more: packs are of nearly one size, and growing by doubling would hold up to twice
+/// the largest.
+fn make_room(buffer: &mut Vec<f32>, length: usize) {
+    if buffer.capacity() < length {
+        buffer.reserve_exact(length - buffer.len());
+    }
 }
 
 fn linear(

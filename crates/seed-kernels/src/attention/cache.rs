@@ -5,6 +5,10 @@
 use super::AttentionShape;
 use crate::lanes::LANES;
 
+/// Positions by which a full cache grows. Doubling would hold up to twice the memory in use, in every sequence that is
+/// decoded at once; a step of this size costs a copy per so many positions.
+const GROWTH: usize = 256;
+
 /// Keys and values of one sequence in one layer. Cloning it forks the sequence.
 ///
 /// Keys are kept so that sixteen consecutive positions of one dimension are contiguous (`[position / 16][dim][16]` per
@@ -21,6 +25,13 @@ pub struct KeyValueCache {
 struct Head {
     keys: Vec<f32>,
     values: Vec<f32>,
+}
+
+/// Makes room for `needed` values, and for at most `step` more.
+fn grow(values: &mut Vec<f32>, needed: usize, step: usize) {
+    if values.capacity() < needed {
+        values.reserve_exact(needed.next_multiple_of(step) - values.len());
+    }
 }
 
 impl KeyValueCache {
@@ -82,7 +93,14 @@ impl KeyValueCache {
             "`v` must be [rows, key_value_heads * head_dim]"
         );
         let blocks = (self.length + rows).div_ceil(LANES);
+        let padded_dim = dim.next_multiple_of(LANES);
         for (h, head) in self.heads.iter_mut().enumerate() {
+            grow(&mut head.keys, blocks * dim * LANES, GROWTH * dim);
+            grow(
+                &mut head.values,
+                (self.length + rows) * padded_dim,
+                GROWTH * padded_dim,
+            );
             head.keys.resize(blocks * dim * LANES, 0.0);
             for row in 0..rows {
                 let position = self.length + row;
@@ -92,8 +110,7 @@ impl KeyValueCache {
                     line[position % LANES] = *value;
                 }
                 head.values.extend_from_slice(&v[source..source + dim]);
-                head.values
-                    .resize((position + 1) * dim.next_multiple_of(LANES), 0.0);
+                head.values.resize((position + 1) * padded_dim, 0.0);
             }
         }
         self.length += rows;

@@ -31,22 +31,23 @@ pub struct ModelShape {
 /// Estimated memory by purpose, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEstimate {
-    /// The policy's weights.
+    /// The policy's weights, as they are and packed for products in both directions.
     pub weights: u64,
-    /// Frozen, moving-average and reference copies of the weights.
+    /// Frozen, moving-average and reference copies of the weights, as they are and packed for the forward direction.
     pub copies: u64,
     /// The gradient and AdamW's two moments.
     pub training_state: u64,
-    /// Activations of one micro-batch kept for the backward pass.
+    /// What passes over a micro-batch work on: activations kept for the backward pass, and buffers of one layer. They stay
+    /// between calls.
     pub activations: u64,
     /// Keys and values of the sequences decoded at once, at their longest.
     pub key_value_cache: u64,
 }
 
 impl MemoryEstimate {
-    /// Weights, copies and training state, plus the larger of update and rollout, which never run at the same time.
+    /// All of it: what update and scoring work on is kept while the next rollout decodes.
     pub fn peak(&self) -> u64 {
-        self.weights + self.copies + self.training_state + self.activations.max(self.key_value_cache)
+        self.weights + self.copies + self.training_state + self.activations + self.key_value_cache
     }
 }
 
@@ -126,8 +127,12 @@ impl TrainConfig {
             self.algorithm.kl_coefficient > 0.0 || (is_seed && self.seed.teacher == Teacher::Frozen);
         let has_average = is_seed && self.seed.teacher == Teacher::Ema;
         let copies = u64::from(has_initial_copy) + u64::from(has_average);
-        // Per token and layer: the inputs of the two norms and of the attention and feed-forward products.
-        let per_token_and_layer = 4 * shape.hidden_size
+        // Numbers per token and layer that the backward pass reads: the residual stream before attention and before the
+        // feed-forward part; queries and what attention made of them; keys and values; gate and up.
+        let kept = 2 * (shape.hidden_size + shape.query_width + shape.key_value_width + shape.intermediate_size);
+        // Numbers per token that do not outlive a layer, of the forward pass and of the backward pass.
+        let forward = 4 * shape.hidden_size + 2 * shape.key_value_width + shape.intermediate_size;
+        let backward = 5 * shape.hidden_size
             + 2 * shape.query_width
             + 2 * shape.key_value_width
             + 3 * shape.intermediate_size;
@@ -151,12 +156,13 @@ impl TrainConfig {
         };
         let active = self.rollout.max_active_sequences as u64;
         MemoryEstimate {
-            weights,
-            copies: copies * weights,
+            weights: 3 * weights,
+            copies: 2 * copies * weights,
             training_state: 3 * weights,
             activations: product([
                 tokens,
-                kept_layers * per_token_and_layer + kept_inputs + shape.hidden_size,
+                // Every set of weights has buffers of its own to score with.
+                kept_layers * kept + kept_inputs + forward + backward + (copies + 1) * (kept + forward),
                 F32,
             ]),
             key_value_cache: product([
@@ -211,10 +217,10 @@ impl Derived {
         ];
         if let Some(memory) = &self.memory {
             rows.extend([
-                ("memory: weights", bytes(memory.weights)),
-                ("memory: copies of the weights", bytes(memory.copies)),
+                ("memory: weights and packed copies", bytes(memory.weights)),
+                ("memory: other sets of weights", bytes(memory.copies)),
                 ("memory: gradient and optimiser", bytes(memory.training_state)),
-                ("memory: activations of a micro-batch", bytes(memory.activations)),
+                ("memory: passes over a micro-batch", bytes(memory.activations)),
                 ("memory: keys and values, at most", bytes(memory.key_value_cache)),
                 ("memory: peak, estimated", bytes(memory.peak())),
             ]);

@@ -297,12 +297,12 @@ fn quickstart_derives_what_the_readme_says() {
     analyses per iteration, at most               32
     evaluations                                    3
     checkpoints written                            4
-    memory: weights                          5.7 MiB
-    memory: copies of the weights            5.7 MiB
+    memory: weights and packed copies       17.2 MiB
+    memory: other sets of weights           11.4 MiB
     memory: gradient and optimiser          17.2 MiB
-    memory: activations of a micro-batch   260.0 MiB
+    memory: passes over a micro-batch      428.0 MiB
     memory: keys and values, at most       252.0 MiB
-    memory: peak, estimated                288.6 MiB
+    memory: peak, estimated                725.8 MiB
     ");
 }
 

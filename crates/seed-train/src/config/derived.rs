@@ -129,7 +129,8 @@ impl TrainConfig {
         let copies = u64::from(has_initial_copy) + u64::from(has_average);
         // Numbers per token and layer that the backward pass reads: the residual stream before attention and before the
         // feed-forward part; queries and what attention made of them; keys and values; gate and up.
-        let kept = 2 * (shape.hidden_size + shape.query_width + shape.key_value_width + shape.intermediate_size);
+        let kept =
+            2 * (shape.hidden_size + shape.query_width + shape.key_value_width + shape.intermediate_size);
         // Numbers per token that do not outlive a layer, of the forward pass and of the backward pass.
         let forward = 4 * shape.hidden_size + 2 * shape.key_value_width + shape.intermediate_size;
         let backward = 5 * shape.hidden_size

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use console::Term;
-use indicatif::HumanDuration;
 use seed_env::Split;
 use seed_run::{ExitCode, StopFlag};
 use seed_train::compare::{RunResult, compare, draw};
@@ -133,7 +132,12 @@ pub(crate) fn run(command: &Demo, output: Output) -> Outcome {
         return Ok(ExitCode::Success);
     }
     output_line(&format!("\n{}", comparison.table().trim_end()));
-    output_line(&format!("\nboth arms took {}", HumanDuration(started.elapsed())));
+    let seconds = started.elapsed().as_secs();
+    output_line(&format!(
+        "\nboth arms took {} min {} s",
+        seconds / 60,
+        seconds % 60
+    ));
     output_line(&format!("curves: {}", picture.display()));
     for run in &runs {
         output_line(&format!("run:    {}", run.directory.display()));

@@ -45,7 +45,8 @@ fn configurations_named_in_the_documentation_are_there() {
     pages.extend(
         fs_err::read_dir(root.join("docs"))
             .unwrap()
-            .map(|entry| entry.unwrap().path()),
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "md")),
     );
     let mut named = 0;
     for page in pages {

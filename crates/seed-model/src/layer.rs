@@ -66,26 +66,19 @@ pub(crate) struct LayerScratch {
     pub(crate) activated: Vec<f32>,
 }
 
-/// The buffer with exactly `length` elements, whose values are whatever was there.
+/// The buffer with exactly `length` elements, whose values are whatever was there. It grows by what it needs: packs are of
+/// nearly one size, and doubling would hold up to twice the largest.
 pub(crate) fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
-    make_room(buffer, length);
+    buffer.reserve_exact(length.saturating_sub(buffer.len()));
     buffer.resize(length, 0.0);
     buffer
 }
 
-/// Replaces the buffer's content.
+/// Replaces the buffer's content; it grows as in [`sized`].
 pub(crate) fn copy_into(buffer: &mut Vec<f32>, values: &[f32]) {
     buffer.clear();
-    make_room(buffer, values.len());
+    buffer.reserve_exact(values.len());
     buffer.extend_from_slice(values);
-}
-
-/// Room for `length` elements and no more: packs are of nearly one size, and growing by doubling would hold up to twice
-/// the largest.
-fn make_room(buffer: &mut Vec<f32>, length: usize) {
-    if buffer.capacity() < length {
-        buffer.reserve_exact(length - buffer.len());
-    }
 }
 
 fn linear(

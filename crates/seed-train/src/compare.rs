@@ -105,11 +105,16 @@ impl RunResult {
         })
     }
 
-    /// Wilson's interval of each evaluation of a panel, over training episodes.
-    fn intervals(&self, split: Split) -> Vec<(f64, f64, f64)> {
+    /// The evaluations of a panel, in order.
+    fn panel(&self, split: Split) -> impl DoubleEndedIterator<Item = &EvaluationRecord> {
         self.evaluations
             .iter()
-            .filter(|record| record.split == split)
+            .filter(move |record| record.split == split)
+    }
+
+    /// Wilson's interval of each evaluation of a panel, over training episodes.
+    fn intervals(&self, split: Split) -> Vec<(f64, f64, f64)> {
+        self.panel(split)
             .map(|record| {
                 let success = &record.evaluation.success;
                 (record.episodes as f64, success.low, success.high)
@@ -118,15 +123,13 @@ impl RunResult {
     }
 
     fn curve(&self, split: Split) -> Vec<(f64, f64)> {
-        self.evaluations
-            .iter()
-            .filter(|record| record.split == split)
+        self.panel(split)
             .map(|record| (record.episodes as f64, record.evaluation.success.value))
             .collect()
     }
 
     fn last(&self, split: Split) -> Option<&EvaluationRecord> {
-        self.evaluations.iter().rev().find(|record| record.split == split)
+        self.panel(split).next_back()
     }
 }
 

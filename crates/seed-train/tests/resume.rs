@@ -1,6 +1,10 @@
 //! A run that was stopped and went on ends with the bytes of one that never stopped.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of these tests fail as tests do"
+)]
 
 mod support;
 
@@ -262,23 +266,26 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// What a run says that will not go on.
+fn refusal(result: Result<Summary, TrainError>) -> String {
+    match result {
+        Err(error @ TrainError::Mismatch { .. }) => error.to_string(),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
 #[test]
 fn what_the_result_depends_on_cannot_change_and_the_rest_can() {
     let runs = Runs::new();
     let config = runs.config("run", &[]);
     assert!(runs.train(&config, Start::New, Some(2)).is_err());
     let changed = runs.config("run", &["optimiser.learning_rate=1e-4", "seed.beta=2.0"]);
-    match runs.train(&changed, Start::Resume, None) {
-        Err(error @ TrainError::Mismatch { .. }) => {
-            let text = error.to_string();
-            assert!(
-                text.contains("`optimiser.learning_rate` was `0.003`, now `0.0001`"),
-                "{text}"
-            );
-            assert!(text.contains("`seed.beta`"), "{text}");
-        }
-        other => panic!("expected a refusal, got {other:?}"),
-    }
+    let text = refusal(runs.train(&changed, Start::Resume, None));
+    assert!(
+        text.contains("`optimiser.learning_rate` was `0.003`, now `0.0001`"),
+        "{text}"
+    );
+    assert!(text.contains("`seed.beta`"), "{text}");
     // Other weights under the same path are noticed too.
     let weights = runs.model.path().join("model.safetensors");
     let genuine = fs_err::read(&weights).unwrap();
@@ -286,30 +293,15 @@ fn what_the_result_depends_on_cannot_change_and_the_rest_can() {
     let last_number = changed.len() - 4;
     changed[last_number] ^= 1;
     fs_err::write(&weights, changed).unwrap();
-    match runs.train(&config, Start::Resume, None) {
-        Err(error @ TrainError::Mismatch { .. }) => {
-            assert!(
-                error
-                    .to_string()
-                    .contains("other weights than when the run began"),
-                "{error}"
-            );
-        }
-        result => panic!("expected a refusal, got {result:?}"),
-    }
+    let text = refusal(runs.train(&config, Start::Resume, None));
+    assert!(text.contains("other weights than when the run began"), "{text}");
     fs_err::write(&weights, genuine).unwrap();
     // And so are other tasks under the same name, as when a folder of games was changed.
-    match runs.train_in(Luck::world(), &config, Start::Resume, None) {
-        Err(error @ TrainError::Mismatch { .. }) => {
-            assert!(
-                error
-                    .to_string()
-                    .contains("tasks of the world `luck` are not those the run began with"),
-                "{error}"
-            );
-        }
-        result => panic!("expected a refusal, got {result:?}"),
-    }
+    let text = refusal(runs.train_in(Luck::world(), &config, Start::Resume, None));
+    assert!(
+        text.contains("tasks of the world `luck` are not those the run began with"),
+        "{text}"
+    );
     let faster = [
         "run.threads=1",
         "rollout.max_active_sequences=2",

@@ -8,6 +8,7 @@
 ///
 /// Panics when `out` does not hold `ids.len() * dim` values or an id is not in the table.
 pub fn gather(table: &[f32], dim: usize, ids: &[u32], out: &mut [f32]) {
+    let _span = tracing::trace_span!("gather", rows = ids.len(), dim).entered();
     assert_eq!(out.len(), ids.len() * dim, "`out` must be [ids, dim]");
     for (r, id) in ids.iter().enumerate() {
         out[r * dim..][..dim].copy_from_slice(&table[*id as usize * dim..][..dim]);
@@ -20,6 +21,7 @@ pub fn gather(table: &[f32], dim: usize, ids: &[u32], out: &mut [f32]) {
 ///
 /// Panics when `dout` does not hold `ids.len() * dim` values or an id is not in the table.
 pub fn scatter_add(dout: &[f32], dim: usize, ids: &[u32], dtable: &mut [f32]) {
+    let _span = tracing::trace_span!("scatter_add", rows = ids.len(), dim).entered();
     assert_eq!(dout.len(), ids.len() * dim, "`dout` must be [ids, dim]");
     for (r, id) in ids.iter().enumerate() {
         let sums = &mut dtable[*id as usize * dim..][..dim];

@@ -107,6 +107,7 @@ pub fn token_log_probs(
     entropies: &mut [f32],
 ) {
     let (dim, vocabulary) = (head.depth(), head.columns());
+    let _span = tracing::trace_span!("token_log_probs", rows, dim, vocabulary).entered();
     assert_eq!(hidden.len(), rows * dim, "`hidden` must be [rows, head.depth()]");
     assert_eq!(targets.len(), rows, "`targets` must be [rows]");
     assert_eq!(log_probs.len(), rows, "`log_probs` must be [rows]");
@@ -159,6 +160,7 @@ pub fn token_log_probs_backward(
     mut dhead: Option<&mut [f32]>,
 ) {
     let (dim, vocabulary) = (head.depth(), head.columns());
+    let _span = tracing::trace_span!("token_log_probs_backward", rows, dim, vocabulary).entered();
     assert_eq!(
         (head_plain.depth(), head_plain.columns()),
         (vocabulary, dim),

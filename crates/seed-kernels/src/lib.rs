@@ -10,7 +10,8 @@
 //!   result, because none of them changes those chains.
 //!
 //! Work is spread over rayon's current pool, over independent outputs only. Length mismatches are programming errors
-//! and panic; values are never checked.
+//! and panic; values are never checked. Every operation is a `tracing` span of the lowest level with its sizes, which
+//! costs one comparison while nobody listens; `help` is another thread's share of an operation.
 //!
 //! Not for: model structure, weights or autograd (see `seed-model`), GPUs, or reduced precision.
 

@@ -20,6 +20,7 @@ const ROW_BLOCK: usize = 64;
 /// Panics when `x` or `out` does not hold `rows * weight.len()` values.
 pub fn rms_norm(x: &[f32], rows: usize, weight: &[f32], eps: f32, out: &mut [f32]) {
     let dim = weight.len();
+    let _span = tracing::trace_span!("rms_norm", rows, dim).entered();
     assert_eq!(x.len(), rows * dim, "`x` must be [rows, dim]");
     assert_eq!(out.len(), rows * dim, "`out` must be [rows, dim]");
     let set = InstructionSet::current();
@@ -84,6 +85,7 @@ pub fn rms_norm_backward(
     dweight: &mut [f32],
 ) {
     let dim = weight.len();
+    let _span = tracing::trace_span!("rms_norm_backward", rows, dim).entered();
     assert_eq!(x.len(), rows * dim, "`x` must be [rows, dim]");
     assert_eq!(dy.len(), rows * dim, "`dy` must be [rows, dim]");
     assert_eq!(dx.len(), rows * dim, "`dx` must be [rows, dim]");

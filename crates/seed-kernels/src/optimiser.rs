@@ -90,6 +90,7 @@ pub fn adamw_step(
     second_moment: &mut [f32],
 ) {
     let count = parameters.len();
+    let _span = tracing::trace_span!("adamw_step", values = count).entered();
     assert!(step > 0, "`step` counts from 1");
     assert_eq!(
         gradients.len(),
@@ -166,6 +167,7 @@ dispatched! {
 
 /// The sum of squares in double precision: blocks of 16,384 values in order, each by sixteen partial sums.
 pub fn squared_norm(values: &[f32]) -> f64 {
+    let _span = tracing::trace_span!("squared_norm", values = values.len()).entered();
     values
         .par_chunks(BLOCK)
         .map(|block| {
@@ -185,6 +187,7 @@ pub fn squared_norm(values: &[f32]) -> f64 {
 /// Multiplies every value by `factor`.
 pub fn scale(values: &mut [f32], factor: f32) {
     let count = values.len();
+    let _span = tracing::trace_span!("scale", values = count).entered();
     let output = SharedOutput::new(values);
     parallel::for_each(
         parallel::threads_for_elements(count),

@@ -34,8 +34,13 @@ pub(crate) fn threads_for_elements(elements: usize) -> usize {
 pub(crate) fn for_each(threads: usize, count: usize, task: impl Fn(usize) + Send + Sync) {
     if threads <= 1 || count <= 1 {
         (0..count).for_each(task);
-    } else if rayon::current_thread_index().is_some() {
-        (0..count).into_par_iter().with_max_len(1).for_each(task);
+    } else if let Some(caller) = rayon::current_thread_index() {
+        (0..count).into_par_iter().with_max_len(1).for_each(|index| {
+            // In a profile, the caller's share is the kernel's own.
+            let helps = rayon::current_thread_index() != Some(caller);
+            let _span = helps.then(|| tracing::trace_span!("help").entered());
+            task(index);
+        });
     } else {
         // The caller is no thread of the pool, as in a program's main loop. Handing the whole call over would put it to
         // sleep and wake one more thread than there is work for; instead it takes indices like the others.
@@ -51,7 +56,10 @@ pub(crate) fn for_each(threads: usize, count: usize, task: impl Fn(usize) + Send
         };
         rayon::in_place_scope(|scope| {
             for _ in 1..threads.min(count) {
-                scope.spawn(|_| take());
+                scope.spawn(|_| {
+                    let _span = tracing::trace_span!("help").entered();
+                    take();
+                });
             }
             take();
         });

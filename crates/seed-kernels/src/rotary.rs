@@ -70,6 +70,7 @@ pub fn rotate(
     positions: &[u32],
     table: &RotaryTable,
 ) {
+    let _span = tracing::trace_span!("rotate", rows, heads, head_dim).entered();
     turn(x, rows, heads, head_dim, positions, table, 1.0);
 }
 
@@ -86,6 +87,7 @@ pub fn rotate_backward(
     positions: &[u32],
     table: &RotaryTable,
 ) {
+    let _span = tracing::trace_span!("rotate_backward", rows, heads, head_dim).entered();
     turn(dx, rows, heads, head_dim, positions, table, -1.0);
 }
 

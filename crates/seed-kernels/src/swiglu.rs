@@ -17,6 +17,7 @@ const BLOCK: usize = 1 << 13;
 /// Panics when the slices differ in length.
 pub fn swiglu(gate: &[f32], up: &[f32], out: &mut [f32]) {
     let count = gate.len();
+    let _span = tracing::trace_span!("swiglu", values = count).entered();
     assert_eq!(up.len(), count, "`up` must be as long as `gate`");
     assert_eq!(out.len(), count, "`out` must be as long as `gate`");
     let set = InstructionSet::current();
@@ -54,6 +55,7 @@ dispatched! {
 /// Panics when the slices differ in length.
 pub fn swiglu_backward(gate: &[f32], up: &[f32], dout: &[f32], dgate: &mut [f32], dup: &mut [f32]) {
     let count = gate.len();
+    let _span = tracing::trace_span!("swiglu_backward", values = count).entered();
     assert_eq!(up.len(), count, "`up` must be as long as `gate`");
     assert_eq!(dout.len(), count, "`dout` must be as long as `gate`");
     assert_eq!(dgate.len(), count, "`dgate` must be as long as `gate`");

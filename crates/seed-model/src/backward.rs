@@ -37,6 +37,7 @@ pub(crate) struct BackwardScratch {
 
 /// `sum += values`, element by element.
 pub(crate) fn add_assign(sum: &mut [f32], values: &[f32]) {
+    let _span = tracing::trace_span!("add_assign", values = values.len()).entered();
     sum.par_chunks_mut(CHUNK)
         .zip(values.par_chunks(CHUNK))
         .for_each(|(sum, values)| {
@@ -190,6 +191,7 @@ fn attention_derivatives(
     let d_query = sized(&mut scratch.query, rows * query_width);
     let d_key = sized(&mut scratch.key, rows * key_width);
     let d_value = sized(&mut scratch.value, rows * key_width);
+    let attend = tracing::trace_span!("attend_backward", rows, sequences = pack.segments.len()).entered();
     pack.segments
         .iter()
         .zip(caches)
@@ -212,6 +214,7 @@ fn attention_derivatives(
                 d_value,
             );
         });
+    attend.exit();
     rotate_backward(d_query, rows, heads, head_dim, &pack.positions, rotary);
     rotate_backward(d_key, rows, key_heads, head_dim, &pack.positions, rotary);
     let Some((query_norm, key_norm)) = layout.query_key_norm else {

@@ -166,6 +166,7 @@ impl Decoder {
     pub fn update<R>(&mut self, change: impl FnOnce(&mut Parameters) -> R) -> R {
         let parameters = Arc::make_mut(&mut self.parameters);
         let result = change(parameters);
+        let _span = tracing::debug_span!("repack").entered();
         refresh(&mut self.packed, &self.layout, parameters, Direction::Forward);
         if let Some(transposed) = self.transposed.get_mut() {
             refresh(transposed, &self.layout, parameters, Direction::Backward);
@@ -184,6 +185,7 @@ impl Decoder {
         temperature: f32,
     ) -> Result<Vec<Scores>, ModelError> {
         self.validate(sequences, temperature)?;
+        let _span = tracing::debug_span!("score", sequences = sequences.len()).entered();
         // Packs run side by side, together no larger than one of a training pass.
         let limit = (self.pack_tokens / rayon::current_num_threads()).max(SCORING_PACK_TOKENS);
         let packs: Vec<Result<Vec<Scores>, ModelError>> = packs(sequences, limit.min(self.pack_tokens))
@@ -191,6 +193,9 @@ impl Decoder {
             .map(|range| {
                 self.buffers.with(|buffers| {
                     fill(&mut buffers.pack, &mut buffers.scored, &sequences[range.clone()]);
+                    let (rows, sequences_here) = (buffers.pack.rows(), range.len());
+                    let _span =
+                        tracing::debug_span!("score_pack", rows, sequences = sequences_here).entered();
                     self.run_pack(buffers);
                     let hidden = &buffers.workspace.hidden;
                     self.score_rows(hidden, &mut buffers.scored, sequences, range, temperature)
@@ -272,6 +277,7 @@ impl Decoder {
     ) -> Result<Vec<Scores>, ModelError> {
         let width = self.config.hidden_size;
         let count = scored.rows.len();
+        let _span = tracing::debug_span!("head", rows = count).entered();
         scored.hidden.clear();
         for &row in &scored.rows {
             scored

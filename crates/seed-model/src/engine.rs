@@ -184,6 +184,8 @@ impl Group {
     fn advance(&mut self, decoder: &Decoder, shares: &mut [Share<'_>]) {
         let config = decoder.config();
         let width = config.hidden_size;
+        let rows: usize = shares.iter().map(|share| share.count).sum();
+        let _span = tracing::debug_span!("step_group", rows, sequences = shares.len()).entered();
         self.pack.clear();
         for share in &*shares {
             let state = &share.active.request.state;
@@ -215,6 +217,7 @@ impl Group {
             &mut self.normed,
             &mut self.logits,
         );
+        let _span = tracing::trace_span!("sample", rows = reached.len()).entered();
         self.logits
             .par_chunks_exact(config.vocabulary_size)
             .zip(reached)
@@ -354,6 +357,7 @@ impl<'a> Engine<'a> {
             });
         }
         state.tokens.extend_from_slice(tokens);
+        let _span = tracing::debug_span!("prefill", rows = state.len() - state.cached()).entered();
         let Group { pack, workspace, .. } = self.group();
         while state.cached() < state.len() {
             let start = state.cached();
@@ -449,12 +453,14 @@ impl<'a> Engine<'a> {
     fn read(&mut self) {
         let decoder = self.decoder;
         let mut budget = self.options.prefill_chunk;
+        let mut prefill_rows = 0;
         let mut shares: Vec<Share<'_>> = Vec::with_capacity(self.active.len());
         for active in &mut self.active {
             let unread = active.unread();
             let count = if active.token_ids.is_empty() {
                 let count = unread.min(budget);
                 budget -= count;
+                prefill_rows += count;
                 count
             } else {
                 unread
@@ -470,7 +476,15 @@ impl<'a> Engine<'a> {
         if shares.is_empty() {
             return;
         }
-        let rows = shares.iter().map(|share| share.count).sum();
+        let rows: usize = shares.iter().map(|share| share.count).sum();
+        let _span = tracing::debug_span!(
+            "engine_step",
+            sequences = shares.len(),
+            rows,
+            prefill = prefill_rows,
+            decode = rows - prefill_rows
+        )
+        .entered();
         let mut parts = divide(&mut shares, group_count(decoder, rows));
         while self.groups.len() < parts.len() {
             self.groups.push(Group::default());

@@ -35,6 +35,7 @@ impl Gradients {
 
     /// Back to zero, keeping the memory.
     pub fn clear(&mut self) {
+        let _span = tracing::trace_span!("clear_gradients").entered();
         self.values.flat_mut().fill(0.0);
         if let Some(embedded) = &mut self.embedded {
             embedded.clear();
@@ -90,6 +91,7 @@ impl Gradients {
 
     /// Adds `derivative`, `[tokens, hidden_size]`, to the rows of `tokens` of the embedding, which is tensor `index`.
     pub(crate) fn add_embedded(&mut self, index: usize, tokens: &[u32], derivative: &[f32]) {
+        let _span = tracing::trace_span!("add_embedded", rows = tokens.len()).entered();
         let Some(embedded) = &mut self.embedded else {
             scatter_add(derivative, self.hidden_size, tokens, self.values.get_mut(index));
             return;

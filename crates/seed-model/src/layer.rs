@@ -180,6 +180,7 @@ pub(crate) fn forward(
     let attended = sized(&mut activations.attended, rows * query_width);
     let log_sum_exp = sized(&mut activations.log_sum_exp, rows * heads);
     let (query, key, value) = (&*query, &*key, &*value);
+    let attend = tracing::trace_span!("attend", rows, sequences = pack.segments.len()).entered();
     pack.segments
         .iter()
         .zip(caches.iter_mut())
@@ -205,6 +206,7 @@ pub(crate) fn forward(
                 keep.then_some(log_sum_exp),
             );
         });
+    attend.exit();
     // The product starts from the residual stream, so the addition is part of its chain of fused multiply-adds.
     linear(
         &activations.attended,

@@ -109,6 +109,7 @@ impl AdamW {
         gradients: &mut Gradients,
         learning_rate: f64,
     ) -> StepOutcome {
+        let _span = tracing::debug_span!("optimiser_step").entered();
         let gradient_norm = match self.options.max_norm {
             Some(maximum) => gradients.clip(maximum),
             None => gradients.global_norm(),

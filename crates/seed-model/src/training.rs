@@ -77,6 +77,8 @@ impl Decoder {
             d_entropies,
         } = buffers;
         fill(pack, scored, &sequences[range.clone()]);
+        let _span = tracing::debug_span!("pack", rows = pack.rows(), sequences = range.len()).entered();
+        let phase = tracing::debug_span!("forward").entered();
         let rotary = self.rotary(pack.positions_needed());
         let slots = if recompute { Slots::Shared } else { Slots::PerLayer };
         ensure_caches(caches, pack, &self.shape, slots, self.config().layers);
@@ -91,8 +93,10 @@ impl Decoder {
             };
             self.forward_layer(layer, &rotary, pack, &mut caches, slots, workspace, kept);
         }
+        phase.exit();
 
         let scores = self.score_rows(&workspace.hidden, scored, sequences, range.clone(), temperature)?;
+        let phase = tracing::debug_span!("loss").entered();
         d_log_probs.clear();
         d_entropies.clear();
         for (index, scores) in range.zip(&scores) {
@@ -101,12 +105,14 @@ impl Decoder {
             d_log_probs.extend_from_slice(&derivatives.log_probs);
             d_entropies.extend_from_slice(&derivatives.entropies);
         }
+        phase.exit();
         if scored.rows.is_empty() {
             return Ok(());
         }
 
         let width = self.config().hidden_size;
         let count = scored.rows.len();
+        let phase = tracing::debug_span!("head_backward", rows = count).entered();
         token_log_probs_backward(
             &scored.normed,
             count,
@@ -128,6 +134,8 @@ impl Decoder {
             sized(d_scored, count * width),
             gradients.get_mut(self.layout.final_norm),
         );
+        phase.exit();
+        let _phase = tracing::debug_span!("backward").entered();
         derivative.clear();
         derivative.resize(pack.rows() * width, 0.0);
         for (&row, values) in scored.rows.iter().zip(d_scored.chunks_exact(width)) {
@@ -136,6 +144,7 @@ impl Decoder {
 
         for (layer, kept) in layers.iter_mut().enumerate().rev() {
             if recompute {
+                let _span = tracing::debug_span!("recompute").entered();
                 copy_into(&mut workspace.hidden, &kept.input);
                 let mut again = std::mem::take(&mut workspace.activations);
                 self.forward_layer(

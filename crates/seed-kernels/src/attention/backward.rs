@@ -34,6 +34,8 @@ pub fn attention_backward(
     dk: &mut [f32],
     dv: &mut [f32],
 ) {
+    let _span =
+        tracing::trace_span!("attention_backward", rows, keys = rows, heads = shape.query_heads).entered();
     shape.check();
     let (width, key_value_width) = (shape.query_width(), shape.key_value_width());
     assert_eq!(

@@ -32,6 +32,8 @@ pub fn attention(
     out: &mut [f32],
     log_sum_exp: Option<&mut [f32]>,
 ) {
+    let keys = first_position + rows;
+    let _span = tracing::trace_span!("attention", rows, keys, heads = shape.query_heads).entered();
     shape.check();
     let width = shape.query_width();
     assert_eq!(

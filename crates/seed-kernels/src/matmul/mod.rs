@@ -36,6 +36,7 @@ const OUTER_BLOCK: usize = 3 << 16;
 /// Panics when `a` does not hold `rows * depth` or `out` does not hold `rows * columns` values.
 pub fn matmul(a: &[f32], rows: usize, b: &PackedMatrix, out: &mut [f32], accumulate: bool) {
     let (depth, columns) = (b.depth(), b.columns());
+    let _span = tracing::trace_span!("matmul", rows, depth, columns).entered();
     assert_eq!(a.len(), rows * depth, "`a` must be [rows, depth]");
     assert_eq!(out.len(), rows * columns, "`out` must be [rows, columns]");
     let set = InstructionSet::current();
@@ -167,6 +168,7 @@ pub fn accumulate_outer(
     in_features: usize,
     dw: &mut [f32],
 ) {
+    let _span = tracing::trace_span!("accumulate_outer", rows, out_features, in_features).entered();
     assert_eq!(dy.len(), rows * out_features, "`dy` must be [rows, out_features]");
     assert_eq!(x.len(), rows * in_features, "`x` must be [rows, in_features]");
     assert_eq!(
@@ -286,6 +288,7 @@ dispatched! {
 ///
 /// Panics when `y` does not hold `rows * bias.len()` values.
 pub fn add_bias(y: &mut [f32], rows: usize, bias: &[f32]) {
+    let _span = tracing::trace_span!("add_bias", rows, columns = bias.len()).entered();
     assert_eq!(y.len(), rows * bias.len(), "`y` must be [rows, features]");
     if !bias.is_empty() {
         for row in y.chunks_exact_mut(bias.len()) {
@@ -302,6 +305,7 @@ pub fn add_bias(y: &mut [f32], rows: usize, bias: &[f32]) {
 ///
 /// Panics when `dy` does not hold `rows * db.len()` values.
 pub fn accumulate_rows(dy: &[f32], rows: usize, db: &mut [f32]) {
+    let _span = tracing::trace_span!("accumulate_rows", rows, columns = db.len()).entered();
     assert_eq!(dy.len(), rows * db.len(), "`dy` must be [rows, features]");
     if !db.is_empty() {
         for row in dy.chunks_exact(db.len()) {

@@ -55,6 +55,7 @@ impl PackedMatrix {
     /// Panics when `w` does not hold `columns * depth` values.
     pub fn repack_transposed(&mut self, w: &[f32]) {
         let (depth, columns) = (self.depth, self.columns);
+        let _span = tracing::trace_span!("repack_transposed", depth, columns).entered();
         assert_eq!(w.len(), columns * depth, "`w` must be [columns, depth]");
         self.fill(|panel, values| {
             let width = LANES.min(columns - panel * LANES);
@@ -78,6 +79,7 @@ impl PackedMatrix {
     /// Panics when `w` does not hold `depth * columns` values.
     pub fn repack_plain(&mut self, w: &[f32]) {
         let (depth, columns) = (self.depth, self.columns);
+        let _span = tracing::trace_span!("repack_plain", depth, columns).entered();
         assert_eq!(w.len(), columns * depth, "`w` must be [depth, columns]");
         self.fill(|panel, values| {
             let first = panel * LANES;

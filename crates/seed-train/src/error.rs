@@ -85,6 +85,9 @@ pub enum TrainError {
         /// The model.
         path: PathBuf,
     },
+    /// A recorded log-prob is not the policy's; the weights are those before the iteration.
+    #[error(transparent)]
+    SelfCheck(#[from] Box<crate::trainer::LogProbMismatch>),
     /// Two runs cannot be compared.
     #[error("`{}` is not a finished run: {message}", path.display())]
     NotARun {

@@ -69,6 +69,7 @@ impl From<TrainError> for Failure {
             TrainError::Stopped { .. } => ExitCode::Stopped,
             TrainError::Config(_) | TrainError::Mismatch { .. } => ExitCode::Usage,
             TrainError::Run(run) => code_of_run(run),
+            TrainError::SelfCheck(_) => ExitCode::Internal,
             other if other.is_resource() => ExitCode::Resource,
             _ => ExitCode::Data,
         };

@@ -58,6 +58,7 @@ impl MetricDefinition {
 const TRAINED: &str = "episodes that train";
 const ALL_EPISODES: &str = "all episodes of the iteration";
 const ROWS: &str = "rows that train";
+const ALL_ROWS: &str = "all rows of the iteration";
 const RESPONSE: &str = "response tokens of rows that train";
 const GATED: &str = "response tokens under the distillation mask";
 const ANALYSED: &str = "episodes sent to the analyser";
@@ -151,6 +152,10 @@ pub(crate) const METRICS: &[MetricDefinition] = &[
     metric("policy/rows", "rows", "rows that train", "", ROWS, "Size of the batch."),
     metric("policy/tokens", "tokens", "response tokens that train", "", RESPONSE,
         "Size of the batch in tokens."),
+    metric("self_check/rows", "rows", "rows scored again before the update", "", ALL_ROWS,
+        "Rows found to have the recorded log-probs, bit for bit."),
+    metric("self_check/tokens", "tokens", "response tokens of the rows scored again", "", ALL_ROWS,
+        "Log-probs compared."),
     metric("seed/opd_loss", "1", "sum of gate times gap", "by the normaliser", GATED,
         "The distillation term, before its coefficient."),
     metric("seed/coefficient", "1", "coefficient of the distillation term", "", "the iteration",
@@ -248,6 +253,7 @@ pub(crate) const METRICS: &[MetricDefinition] = &[
     seconds("timing/iteration_seconds", "The whole iteration.").verl("timing_s/step").trl("step_time"),
     seconds("timing/rollout_seconds", "Sampling episodes.").verl("timing_s/gen"),
     seconds("timing/analysis_seconds", "Writing skills."),
+    seconds("timing/self_check_seconds", "Scoring some rows again to compare their log-probs."),
     seconds("timing/rescore_seconds", "Scoring under the skill prompt."),
     seconds("timing/update_seconds", "Forward, backward and optimiser.").verl("timing_s/update_actor"),
     seconds("timing/evaluation_seconds", "Evaluating.").verl("timing_s/testing"),

@@ -96,6 +96,9 @@ section! {
         max_active_sequences: usize = 128, AtLeast(1.0), Runtime;
         /// Prompt tokens processed at once when a sequence enters; results do not depend on it.
         prefill_tokens: usize = 512, AtLeast(1.0), Runtime;
+        /// Share of an iteration's rows, at least one, that are scored again before the update: the run stops when a
+        /// log-prob is not the recorded one to the last bit. 0 checks nothing.
+        self_check_share: f64 = 0.01, Between(0.0, 1.0), Runtime;
         /// Share of the latest 256 episodes that may end in an environment error before the run stops.
         max_error_share: f64 = 0.1, Between(0.0, 1.0), Runtime;
     }

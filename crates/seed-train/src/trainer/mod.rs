@@ -10,6 +10,7 @@ pub mod batch;
 mod names;
 pub mod options;
 mod rollout_metrics;
+mod self_check;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -31,6 +32,7 @@ use crate::events::{Event, Observer, Phase};
 use crate::hindsight::{Analysis, Hindsight};
 use crate::policy::Policy;
 
+pub use self::self_check::LogProbMismatch;
 pub use self::update::moving_average;
 
 /// A training run in memory.
@@ -122,7 +124,8 @@ impl Trainer {
     /// Runs the next iteration.
     ///
     /// # Errors
-    /// When generation, scoring or the environments fail as a whole. The weights are then those before the iteration
+    /// [`LogProbMismatch`] when the rollout's log-probs are not the policy's, with the weights as they were; otherwise
+    /// when generation, scoring or the environments fail as a whole. The weights are then those before the iteration
     /// or part of its update; continue from the last checkpoint.
     pub fn run_iteration(&mut self, observer: &mut dyn Observer) -> Result<IterationOutput, TrainError> {
         let iteration = self.iteration + 1;
@@ -135,6 +138,9 @@ impl Trainer {
         let (mut sequences, advantages) =
             batch::build(&trajectories, &options::advantage_options(&self.config.advantage))?;
         rollout_metrics::record_advantages(&sequences, &advantages, &mut metrics);
+        clock.measure("timing/self_check_seconds", || {
+            self.self_check(iteration, &trajectories, &sequences, &mut metrics)
+        })?;
 
         let analyses = if self.analyses(iteration) {
             clock.measure("timing/analysis_seconds", || {
@@ -261,6 +267,30 @@ impl Trainer {
         )?;
         rollout_metrics::record_episodes(&report.trajectories, metrics);
         Ok(report.trajectories)
+    }
+
+    /// Scores some rows again and stops where the rollout recorded something else.
+    fn self_check(
+        &self,
+        iteration: u64,
+        trajectories: &[Trajectory],
+        sequences: &[TrainedSequence],
+        metrics: &mut Metrics,
+    ) -> Result<(), TrainError> {
+        let key = self
+            .key
+            .with("iteration", iteration)
+            .with_text("purpose", "self-check");
+        let chosen = self_check::choose(sequences.len(), self.config.rollout.self_check_share, key);
+        self_check::check(
+            &self.policy.decoder,
+            trajectories,
+            sequences,
+            &chosen,
+            self.config.rollout.temperature as f32,
+            iteration,
+            metrics,
+        )
     }
 
     /// Finished episodes become skills.

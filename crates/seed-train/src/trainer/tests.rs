@@ -3,6 +3,8 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+mod self_check;
+
 use seed_model::{Gradients, ScoreGradients};
 use seed_random::Draw;
 

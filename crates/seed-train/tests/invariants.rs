@@ -8,6 +8,8 @@ mod support;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use seed_env::testing::{Failures, ToyOptions, ToyWorld};
 use seed_env::{HouseholdDialogue, HouseholdStyle, World};
 use seed_random::{Draw, RandomKey};
@@ -295,60 +297,88 @@ fn the_gap_of_the_first_optimiser_step_is_the_gap_before_it() {
     }
 }
 
-#[test]
-fn threads_batches_and_recomputation_change_no_bit_of_an_iteration() {
-    let model = TinyModel::new();
-    let analyst = Analyst::skilled();
-    let own = [
+/// Runs that use every path of an iteration: who analyses, who scores, and how episodes are seen.
+const ARMS: [&[&str]; 3] = [
+    &[
+        "world.context=transcript",
         "seed.analyser=policy",
         "seed.teacher=ema",
+        "seed.gap_zero=teacher",
         "seed.analyser_temperature=0.7",
-    ];
-    for (world, analyser) in [
-        ("world.context=transcript", &own[..]),
-        ("world.context=windowed", &own[..0]),
-    ] {
-        let mut base = vec![world];
-        base.extend(analyser);
-        let play = |threads: usize, more: &[&str]| {
-            let overrides: Vec<&str> = base.iter().chain(more).copied().collect();
-            rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build()
-                .unwrap()
-                .install(|| {
-                    let config = support::config(&model.path(), &model.path(), &analyst.base_url, &overrides);
-                    let world = open_world(&config.world).unwrap().world;
-                    let found = run(Trainer::new(config, world, model.policy()).unwrap(), 2);
-                    (
-                        found.digest.clone(),
-                        found.results(),
-                        found.trajectories.clone(),
-                        found.analyses.clone(),
-                    )
-                })
-        };
-        let expected = play(1, &[]);
-        let variants: [(usize, &[&str]); 3] = [
-            (2, &[]),
-            (
-                2,
-                &[
-                    "rollout.max_active_sequences=1",
-                    "rollout.prefill_tokens=9",
-                    "algorithm.micro_batch_tokens=50",
-                ],
-            ),
-            (1, &["model.recompute_activations=true", "endpoint.concurrency=1"]),
+    ],
+    &[
+        "world.context=windowed",
+        "rollout.temperature=0.8",
+        "rollout.top_k=9",
+    ],
+    &[
+        "world.context=transcript",
+        "algorithm.name=grpo",
+        "algorithm.epochs=2",
+    ],
+];
+
+/// Parameters, metrics, trajectories and analyses.
+type Results = (String, Vec<Vec<(String, u64)>>, Vec<String>, Vec<Vec<Analysis>>);
+
+/// Two iterations of an arm, with every row checked; what does not follow from the configuration is left out.
+fn play(model: &TinyModel, analyst: &Analyst, arm: usize, threads: usize, settings: &[String]) -> Results {
+    let overrides: Vec<&str> = ARMS[arm]
+        .iter()
+        .copied()
+        .chain(["rollout.self_check_share=1"])
+        .chain(settings.iter().map(String::as_str))
+        .collect();
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .unwrap();
+    pool.install(|| {
+        let config = support::config(&model.path(), &model.path(), &analyst.base_url, &overrides);
+        let world = open_world(&config.world).unwrap().world;
+        let found = run(Trainer::new(config, world, model.policy()).unwrap(), 2);
+        let results = found.results();
+        (found.digest, results, found.trajectories, found.analyses)
+    })
+}
+
+#[test]
+fn neither_threads_nor_any_split_of_the_work_changes_a_bit_of_an_iteration() {
+    let model = TinyModel::new();
+    let analyst = Analyst::skilled();
+    let expected: Vec<Results> = (0..ARMS.len())
+        .map(|arm| play(&model, &analyst, arm, 1, &[]))
+        .collect();
+    let settings = (
+        1usize..8,
+        prop_oneof![1usize..30, 30usize..2000],
+        prop_oneof![1usize..200, 200usize..9000],
+        any::<bool>(),
+        1usize..5,
+    );
+    let threads = prop::sample::select(vec![1usize, 2, 3, 5]);
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 12,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let law = |(arm, threads, settings): (usize, usize, (usize, usize, usize, bool, usize))| {
+        let (active, prefill, micro_batch, recompute, concurrency) = settings;
+        let settings = [
+            format!("rollout.max_active_sequences={active}"),
+            format!("rollout.prefill_tokens={prefill}"),
+            format!("algorithm.micro_batch_tokens={micro_batch}"),
+            format!("model.recompute_activations={recompute}"),
+            format!("endpoint.concurrency={concurrency}"),
         ];
-        for (threads, more) in variants {
-            let found = play(threads, more);
-            assert_eq!(found.0, expected.0, "parameters, {threads} threads, {more:?}");
-            assert_eq!(found.1, expected.1, "metrics, {threads} threads, {more:?}");
-            assert_eq!(found.2, expected.2, "trajectories, {threads} threads, {more:?}");
-            assert_eq!(found.3, expected.3, "analyses, {threads} threads, {more:?}");
-        }
-    }
+        let found = play(&model, &analyst, arm, threads, &settings);
+        prop_assert_eq!(&found.0, &expected[arm].0, "parameters");
+        prop_assert_eq!(&found.1, &expected[arm].1, "metrics");
+        prop_assert_eq!(&found.2, &expected[arm].2, "trajectories");
+        prop_assert_eq!(&found.3, &expected[arm].3, "analyses");
+        Ok(())
+    };
+    runner.run(&(0..ARMS.len(), threads, settings), law).unwrap();
 }
 
 #[test]

@@ -4,9 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod bit_equality;
+mod cache_reuse;
 mod composed;
 mod engine;
 mod golden;
 mod optimiser;
 mod refusals;
+mod shapes;
 mod support;

@@ -37,9 +37,13 @@ pub(crate) fn config(family: Family, tied: bool) -> DecoderConfig {
     }
 }
 
-/// A decoder whose norms and biases are random too.
+/// A decoder of these sizes whose norms and biases are random too.
 pub(crate) fn decoder(family: Family, tied: bool, seed: u64) -> Decoder {
-    let config = config(family, tied);
+    decoder_of(config(family, tied), seed)
+}
+
+/// The same for any configuration.
+pub(crate) fn decoder_of(config: DecoderConfig, seed: u64) -> Decoder {
     let key = RandomKey::new(seed);
     let mut parameters = Parameters::initialise(&config, key.with("purpose", 0));
     let mut generator = key.with("purpose", 1).generator();

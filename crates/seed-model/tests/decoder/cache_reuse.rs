@@ -1,0 +1,138 @@
+//! What is done to a cached state leaves no trace: however it was forked, cut, continued and read, a response has the
+//! log-probs that scoring its tokens from the beginning gives.
+//!
+//! Not for: batches and threads on their own (`shapes`).
+
+use proptest::prelude::*;
+use seed_model::config::Family;
+use seed_model::decoder::Decoder;
+use seed_model::engine::Engine;
+use seed_model::sampler::Sampling;
+use seed_model::sequence::TokenSequence;
+use seed_model::sequence_state::SequenceState;
+use seed_random::RandomKey;
+
+use crate::support::{bits, decoder, options, request, tokens, with_threads};
+
+/// Room left in a model of 128 positions for what a response may add.
+const LONGEST: usize = 90;
+
+/// One thing done to one of the states; `state` and `length` are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Operation {
+    Fork {
+        state: usize,
+    },
+    Forget {
+        state: usize,
+    },
+    Cut {
+        state: usize,
+        length: usize,
+    },
+    Read {
+        state: usize,
+        count: usize,
+    },
+    /// Responses in one batch to every `stride`-th state, of which some append nothing.
+    Respond {
+        stride: usize,
+        append: usize,
+    },
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = prop_oneof![
+        any::<usize>().prop_map(|state| Operation::Fork { state }),
+        any::<usize>().prop_map(|state| Operation::Forget { state }),
+        any::<(usize, usize)>().prop_map(|(state, length)| Operation::Cut { state, length }),
+        (any::<usize>(), 0usize..20).prop_map(|(state, count)| Operation::Read { state, count }),
+        (1usize..4, 0usize..12).prop_map(|(stride, append)| Operation::Respond { stride, append }),
+        (1usize..3, 0usize..5).prop_map(|(stride, append)| Operation::Respond { stride, append }),
+    ];
+    prop::collection::vec(operation, 3..14)
+}
+
+/// The bits of scoring `count` tokens at the end of `sequence` from its beginning.
+fn scored(decoder: &Decoder, sequence: &[u32], count: usize) -> Vec<u32> {
+    let positions: Vec<u32> = ((sequence.len() - count) as u32..sequence.len() as u32).collect();
+    let sequence = TokenSequence {
+        tokens: sequence,
+        scored: &positions,
+    };
+    bits(&decoder.score(&[sequence], 0.9).unwrap()[0].log_probs)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn a_state_remembers_its_tokens_and_nothing_else(
+        family in prop::sample::select(Family::ALL.to_vec()),
+        tied: bool,
+        seed: u64,
+        operations in operations(),
+        max_active in 1usize..5,
+        prefill_chunk in 1usize..30,
+        threads in prop::sample::select(vec![1usize, 2, 3, 5]),
+    ) {
+        let decoder = decoder(family, tied, seed);
+        let key = RandomKey::new(seed);
+        let mut generator = key.generator();
+        with_threads(threads, || -> Result<(), TestCaseError> {
+            let mut engine = Engine::new(&decoder, options(max_active, prefill_chunk));
+            let first = tokens(&mut generator, 9);
+            let mut states = vec![engine.prefill(SequenceState::new(&decoder), &first).unwrap()];
+            for (number, operation) in operations.iter().enumerate() {
+                match *operation {
+                    Operation::Fork { state } => {
+                        let fork = states[state % states.len()].clone();
+                        states.push(fork);
+                    }
+                    Operation::Forget { state } => {
+                        let index = state % states.len();
+                        states[index] = SequenceState::new(&decoder);
+                    }
+                    Operation::Cut { state, length } => {
+                        let index = state % states.len();
+                        let length = length % (states[index].len() + 1);
+                        states[index].truncate(length);
+                    }
+                    Operation::Read { state, count } => {
+                        let index = state % states.len();
+                        let taken = std::mem::replace(&mut states[index], SequenceState::new(&decoder));
+                        let count = count.min(LONGEST.saturating_sub(taken.len()));
+                        states[index] = engine.prefill(taken, &tokens(&mut generator, count)).unwrap();
+                    }
+                    Operation::Respond { stride, append } => {
+                        let mut asked = Vec::new();
+                        for (index, state) in states.iter_mut().enumerate().step_by(stride) {
+                            // The engine refuses a request with nothing to read.
+                            let count = if state.is_empty() { append + 1 } else { append * (index % 2) };
+                            if state.len() + count > LONGEST {
+                                continue;
+                            }
+                            let taken = std::mem::replace(state, SequenceState::new(&decoder));
+                            let key = key.with("step", number as u64).with("sample", index as u64);
+                            let sampling = Sampling::at_temperature(0.9);
+                            asked.push(request(index as u64, taken, tokens(&mut generator, count), sampling, key));
+                        }
+                        for generation in engine.run(asked).unwrap() {
+                            let all = generation.state.token_ids();
+                            prop_assert_eq!(
+                                bits(&generation.log_probs),
+                                scored(&decoder, all, generation.token_ids.len()),
+                                "state {} after operation {} of {:?}",
+                                generation.id,
+                                number,
+                                &operations
+                            );
+                            states[generation.id as usize] = generation.state;
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })?;
+    }
+}

@@ -2,14 +2,13 @@
 //!
 //! `cargo run --release -p seed-kernels --example throughput [filter]`
 
-use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use seed_kernels::InstructionSet;
 use seed_kernels::attention::{AttentionShape, KeyValueCache, attention, attention_backward};
 use seed_kernels::head::{token_log_probs, token_log_probs_backward};
 use seed_kernels::matmul::{PackedMatrix, accumulate_outer, matmul};
 use seed_kernels::norm::rms_norm;
+use seed_kernels::peak::multiply_add_peak;
 use seed_kernels::swiglu::swiglu;
 
 /// The shortest of several runs, in seconds.
@@ -35,8 +34,17 @@ struct Report {
     filter: String,
 }
 
+#[expect(clippy::print_stdout, reason = "the example's output")]
 impl Report {
-    #[expect(clippy::print_stdout, reason = "the example's output")]
+    /// What products are compared with.
+    fn measure_peak(&self, threads: usize) {
+        let name = format!("peak t{threads}");
+        if name.contains(&self.filter) {
+            let rate = multiply_add_peak(Duration::from_millis(150));
+            println!("{name:44} {:13} {:8.1} GFLOP/s", "", rate / 1e9);
+        }
+    }
+
     fn measure(&self, name: &str, operations: usize, bytes: usize, body: impl FnMut()) {
         if name.contains(&self.filter) {
             let seconds = best(body);
@@ -50,37 +58,18 @@ impl Report {
     }
 }
 
-/// Independent chains of fused multiply-adds that stay in registers: the peak that products are compared with.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn peak_loop(iterations: usize) -> f32 {
-    use core::arch::x86_64::{_mm512_fmadd_ps, _mm512_reduce_add_ps, _mm512_set1_ps};
-    let mut sums = [_mm512_set1_ps(1.0); 24];
-    let factor = _mm512_set1_ps(black_box(0.999));
-    for _ in 0..iterations {
-        for sum in &mut sums {
-            *sum = _mm512_fmadd_ps(*sum, factor, factor);
-        }
-    }
-    sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
-}
-
 fn main() {
     let report = Report {
         filter: std::env::args().nth(1).unwrap_or_default(),
     };
-    #[cfg(target_arch = "x86_64")]
-    if InstructionSet::Avx512.is_available() {
-        report.measure("peak, one thread", 100_000 * 24 * 32, 0, || {
-            // SAFETY: the processor has AVX-512.
-            black_box(unsafe { peak_loop(100_000) });
-        });
-    }
     for threads in [1, 2] {
         let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build() else {
             return;
         };
-        pool.install(|| measure_all(&report, threads));
+        pool.install(|| {
+            report.measure_peak(threads);
+            measure_all(&report, threads);
+        });
     }
 }
 

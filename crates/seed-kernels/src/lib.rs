@@ -25,6 +25,7 @@ pub mod matmul;
 pub mod norm;
 pub mod optimiser;
 mod parallel;
+pub mod peak;
 pub mod rotary;
 mod scratch;
 pub mod swiglu;

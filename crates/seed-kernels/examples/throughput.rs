@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use seed_kernels::attention::{AttentionShape, KeyValueCache, attention, attention_backward};
-use seed_kernels::head::{token_log_probs, token_log_probs_backward};
+use seed_kernels::head::{HeadPass, token_log_probs, token_log_probs_backward};
 use seed_kernels::matmul::{PackedMatrix, accumulate_outer, matmul};
 use seed_kernels::norm::rms_norm;
 use seed_kernels::peak::multiply_add_peak;
@@ -160,6 +160,7 @@ fn measure_all(report: &Report, threads: usize) {
         let head_plain = PackedMatrix::from_plain(&weight, vocabulary, dim);
         let targets: Vec<u32> = (0..rows as u32).collect();
         let (mut log_probs, mut entropies) = (vec![0.0; rows], vec![0.0; rows]);
+        let mut pass = HeadPass::default();
         let name = format!("{rows}x{dim}x{vocabulary} t{threads}");
         report.measure(&format!("head {name}"), 2 * rows * dim * vocabulary, 0, || {
             token_log_probs(
@@ -170,12 +171,13 @@ fn measure_all(report: &Report, threads: usize) {
                 1.0,
                 &mut log_probs,
                 &mut entropies,
+                Some(&mut pass),
             );
         });
         let (mut dhidden, mut dhead) = (vec![0.0; rows * dim], vec![0.0; vocabulary * dim]);
         report.measure(
             &format!("head backward {name}"),
-            6 * rows * dim * vocabulary,
+            4 * rows * dim * vocabulary,
             0,
             || {
                 token_log_probs_backward(
@@ -187,6 +189,7 @@ fn measure_all(report: &Report, threads: usize) {
                     1.0,
                     &log_probs,
                     &entropies,
+                    &mut pass,
                     &mut dhidden,
                     Some(&mut dhead),
                 );

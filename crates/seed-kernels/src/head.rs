@@ -1,6 +1,6 @@
 //! Log-probabilities and entropies of tokens under the output head, forward and backward.
 //!
-//! Logits are made for a block of rows at a time and never for all rows at once. Sampling and scoring go through
+//! Logits are made for a block of rows at a time, and kept for a backward pass only where they are few. Sampling and scoring go through
 //! [`log_prob_of_row`], so a token's log-prob has the same bits in both.
 //!
 //! Not for: choosing tokens, or losses over log-probs.
@@ -16,6 +16,8 @@ use crate::scratch;
 const BLOCK_LOGITS: usize = 1 << 22;
 /// The most rows whose logits are held at once.
 const BLOCK_ROWS: usize = 256;
+/// The most logits kept for a backward pass, 128 MiB: more are made again.
+const KEPT_LOGITS: usize = 1 << 25;
 /// Shifted logits are held above this, where the exponential is zero, so that masked (infinitely low) logits
 /// contribute nothing to the entropy instead of NaN.
 const LOWEST: f32 = -200.0;
@@ -37,6 +39,15 @@ struct Statistics {
     sum: f32,
     log_sum: f32,
     entropy: f32,
+}
+
+impl Statistics {
+    const NONE: Self = Self {
+        greatest: 0.0,
+        sum: 0.0,
+        log_sum: 0.0,
+        entropy: 0.0,
+    };
 }
 
 /// Log-prob of `token` and entropy under `softmax(logits / temperature)`.
@@ -91,8 +102,52 @@ fn block_rows(vocabulary: usize) -> usize {
     (BLOCK_LOGITS / vocabulary.max(1)).clamp(16, BLOCK_ROWS)
 }
 
+/// What [`token_log_probs`] leaves for [`token_log_probs_backward`]: every row's soft-max statistics, and the logits
+/// where they are few enough to be kept. Its memory is used again.
+pub struct HeadPass {
+    most_logits: usize,
+    statistics: Vec<Statistics>,
+    logits: Vec<f32>,
+}
+
+impl Default for HeadPass {
+    fn default() -> Self {
+        Self::keeping(KEPT_LOGITS)
+    }
+}
+
+impl HeadPass {
+    /// Keeps logits where there are at most `most_logits`; results do not depend on it.
+    pub fn keeping(most_logits: usize) -> Self {
+        Self {
+            most_logits,
+            statistics: Vec::new(),
+            logits: Vec::new(),
+        }
+    }
+
+    /// Makes room for the logits of so many rows, or says that they are to be made again.
+    fn begin(&mut self, rows: usize, vocabulary: usize) -> (&mut Vec<Statistics>, Option<&mut [f32]>) {
+        let Self {
+            most_logits,
+            statistics,
+            logits,
+        } = self;
+        statistics.clear();
+        let count = rows * vocabulary;
+        if count > *most_logits {
+            *logits = Vec::new();
+            return (statistics, None);
+        }
+        logits.reserve_exact(count.saturating_sub(logits.len()));
+        logits.resize(count, 0.0);
+        (statistics, Some(logits))
+    }
+}
+
 /// Log-probs of `targets` and entropies, `[rows]` each, under `softmax(hidden · head / temperature)` for `hidden`
-/// `[rows, head.depth()]`. Equal to [`log_prob_of_row`] of every row's logits.
+/// `[rows, head.depth()]`. Equal to [`log_prob_of_row`] of every row's logits. With `pass`, what the backward pass needs
+/// is left there.
 ///
 /// # Panics
 ///
@@ -105,6 +160,7 @@ pub fn token_log_probs(
     temperature: f32,
     log_probs: &mut [f32],
     entropies: &mut [f32],
+    pass: Option<&mut HeadPass>,
 ) {
     let (dim, vocabulary) = (head.depth(), head.columns());
     let _span = tracing::trace_span!("token_log_probs", rows, dim, vocabulary).entered();
@@ -112,41 +168,77 @@ pub fn token_log_probs(
     assert_eq!(targets.len(), rows, "`targets` must be [rows]");
     assert_eq!(log_probs.len(), rows, "`log_probs` must be [rows]");
     assert_eq!(entropies.len(), rows, "`entropies` must be [rows]");
-    let set = InstructionSet::current();
     let block = block_rows(vocabulary);
-    scratch::with(block.min(rows) * vocabulary, |logits| {
+    let (kept_statistics, kept_logits) = match pass {
+        Some(pass) => {
+            let (statistics, logits) = pass.begin(rows, vocabulary);
+            (Some(statistics), logits)
+        }
+        None => (None, None),
+    };
+    let working = if kept_logits.is_some() { 0 } else { block.min(rows) };
+    scratch::with(working * vocabulary, |working| {
+        let mut kept_statistics = kept_statistics;
+        let mut kept_logits = kept_logits;
+        let mut results = vec![(Statistics::NONE, 0.0); block.min(rows)];
         for first in (0..rows).step_by(block) {
             let count = block.min(rows - first);
-            let logits = &mut logits[..count * vocabulary];
+            let logits = match &mut kept_logits {
+                Some(kept) => &mut kept[first * vocabulary..][..count * vocabulary],
+                None => &mut working[..count * vocabulary],
+            };
             matmul(&hidden[first * dim..][..count * dim], count, head, logits, false);
-            let logits = &*logits;
-            let log_probs = SharedOutput::new(&mut log_probs[first..first + count]);
-            let entropies = SharedOutput::new(&mut entropies[first..first + count]);
-            parallel::for_each(parallel::threads_for_elements(logits.len()), count, |row| {
-                let logits = &logits[row * vocabulary..][..vocabulary];
-                let statistics = statistics(set, logits, temperature);
-                let result = of_token(logits, targets[first + row], temperature, statistics);
-                // SAFETY: each task owns its row's elements.
-                unsafe {
-                    *log_probs.at(row) = result.log_prob;
-                    *entropies.at(row) = result.entropy;
-                }
-            });
+            let results = &mut results[..count];
+            row_statistics(logits, vocabulary, &targets[first..], temperature, results);
+            for (offset, (statistics, log_prob)) in results.iter().enumerate() {
+                log_probs[first + offset] = *log_prob;
+                entropies[first + offset] = statistics.entropy;
+            }
+            if let Some(kept) = &mut kept_statistics {
+                kept.extend(results.iter().map(|(statistics, _)| *statistics));
+            }
         }
     });
 }
 
-/// The backward pass of [`token_log_probs`], given the gradients by every row's log-prob and entropy (`[rows]` each).
-/// Logits are computed again. Overwrites `dhidden` `[rows, dim]`; adds to `dhead` `[vocabulary, dim]`, when given, in
-/// row order. `head_plain` is the head's weight `[vocabulary, dim]` packed with [`PackedMatrix::from_plain`].
+/// Statistics of each row of `logits` and the log-prob of its target.
+fn row_statistics(
+    logits: &[f32],
+    vocabulary: usize,
+    targets: &[u32],
+    temperature: f32,
+    results: &mut [(Statistics, f32)],
+) {
+    let set = InstructionSet::current();
+    let of_row = |row: usize, result: &mut (Statistics, f32)| {
+        let logits = &logits[row * vocabulary..][..vocabulary];
+        let statistics = statistics(set, logits, temperature);
+        *result = (
+            statistics,
+            of_token(logits, targets[row], temperature, statistics).log_prob,
+        );
+    };
+    if parallel::threads_for_elements(logits.len()) > 1 {
+        parallel::for_each_mut(results, of_row);
+    } else {
+        for (row, result) in results.iter_mut().enumerate() {
+            of_row(row, result);
+        }
+    }
+}
+
+/// The backward pass of [`token_log_probs`], given the gradients by every row's log-prob and entropy (`[rows]` each) and
+/// what it left in `pass`, whose logits are overwritten. Overwrites `dhidden` `[rows, dim]`; adds to `dhead`
+/// `[vocabulary, dim]`, when given, in row order. `head_plain` is the head's weight `[vocabulary, dim]` packed with
+/// [`PackedMatrix::from_plain`].
 ///
 /// With p the soft-max, H its entropy and τ the temperature, the gradient by logit j is
 /// `(d_log_prob · (1[j = target] - p_j) - d_entropy · p_j · (log p_j + H)) / τ`.
 ///
 /// # Panics
 ///
-/// Panics when a slice does not have the stated length, the two packed matrices do not fit, or a target is not under
-/// `head.columns()`.
+/// Panics when a slice does not have the stated length, the two packed matrices do not fit, `pass` is not of these rows,
+/// or a target is not under `head.columns()`.
 pub fn token_log_probs_backward(
     hidden: &[f32],
     rows: usize,
@@ -156,6 +248,7 @@ pub fn token_log_probs_backward(
     temperature: f32,
     d_log_probs: &[f32],
     d_entropies: &[f32],
+    pass: &mut HeadPass,
     dhidden: &mut [f32],
     mut dhead: Option<&mut [f32]>,
 ) {
@@ -175,28 +268,41 @@ pub fn token_log_probs_backward(
     assert_eq!(targets.len(), rows, "`targets` must be [rows]");
     assert_eq!(d_log_probs.len(), rows, "`d_log_probs` must be [rows]");
     assert_eq!(d_entropies.len(), rows, "`d_entropies` must be [rows]");
-    let set = InstructionSet::current();
-    let block = block_rows(vocabulary);
-    scratch::with(block.min(rows) * vocabulary, |logits| {
+    assert_eq!(pass.statistics.len(), rows, "`pass` must be of these rows");
+    let HeadPass {
+        most_logits,
+        statistics,
+        logits: kept,
+    } = pass;
+    let kept = (rows * vocabulary <= *most_logits).then_some(kept);
+    // Kept logits are all there already: the outer product then reads and writes `dhead` fewer times.
+    let block = if kept.is_some() {
+        rows.max(1)
+    } else {
+        block_rows(vocabulary)
+    };
+    let working = if kept.is_some() { 0 } else { block.min(rows) };
+    scratch::with(working * vocabulary, |working| {
+        let mut kept = kept;
         for first in (0..rows).step_by(block) {
             let count = block.min(rows - first);
-            let logits = &mut logits[..count * vocabulary];
             let hidden = &hidden[first * dim..][..count * dim];
-            matmul(hidden, count, head, logits, false);
-            let shared = SharedOutput::new(logits);
-            parallel::for_each(parallel::threads_for_elements(count * vocabulary), count, |row| {
-                // SAFETY: each task owns its row's logits.
-                let logits = unsafe { shared.slice(row * vocabulary, vocabulary) };
-                let row = first + row;
-                logit_gradient(
-                    set,
-                    logits,
-                    targets[row],
-                    temperature,
-                    d_log_probs[row],
-                    d_entropies[row],
-                );
-            });
+            let logits = if let Some(kept) = &mut kept {
+                &mut kept[..]
+            } else {
+                let logits = &mut working[..count * vocabulary];
+                matmul(hidden, count, head, logits, false);
+                logits
+            };
+            logit_gradients(
+                logits,
+                vocabulary,
+                &targets[first..],
+                temperature,
+                &d_log_probs[first..],
+                &d_entropies[first..],
+                &statistics[first..],
+            );
             matmul(
                 logits,
                 count,
@@ -211,6 +317,35 @@ pub fn token_log_probs_backward(
     });
 }
 
+/// Replaces each row of logits by the gradient by them.
+fn logit_gradients(
+    logits: &mut [f32],
+    vocabulary: usize,
+    targets: &[u32],
+    temperature: f32,
+    d_log_probs: &[f32],
+    d_entropies: &[f32],
+    statistics: &[Statistics],
+) {
+    let set = InstructionSet::current();
+    let count = logits.len() / vocabulary.max(1);
+    let threads = parallel::threads_for_elements(logits.len());
+    let shared = SharedOutput::new(logits);
+    parallel::for_each(threads, count, |row| {
+        // SAFETY: each task owns its row's logits.
+        let logits = unsafe { shared.slice(row * vocabulary, vocabulary) };
+        logit_gradient(
+            set,
+            logits,
+            targets[row],
+            temperature,
+            d_log_probs[row],
+            d_entropies[row],
+            statistics[row],
+        );
+    });
+}
+
 /// Replaces a row of logits by the gradient by them.
 #[inline(always)]
 fn logit_gradient_body<V: Lanes>(
@@ -219,13 +354,14 @@ fn logit_gradient_body<V: Lanes>(
     temperature: f32,
     d_log_prob: f32,
     d_entropy: f32,
+    statistics: Statistics,
 ) {
     let Statistics {
         greatest,
         sum,
         log_sum,
         entropy,
-    } = statistics_body::<V>(logits, temperature);
+    } = statistics;
     let inverse_temperature = 1.0 / temperature;
     let (shift, factor, lowest) = (
         V::splat(greatest),
@@ -255,5 +391,6 @@ dispatched! {
         temperature: f32,
         d_log_prob: f32,
         d_entropy: f32,
+        statistics: Statistics,
     ) = logit_gradient_body;
 }

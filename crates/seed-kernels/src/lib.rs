@@ -9,7 +9,7 @@
 //!   instruction set (AVX-512, AVX2 with FMA, portable) and the split of a gradient accumulation never change a
 //!   result, because none of them changes those chains.
 //!
-//! Work is spread over rayon's current pool, over independent outputs only. Length mismatches are programming errors
+//! Work is spread over threads (see [`parallel`]), over independent outputs only. Length mismatches are programming errors
 //! and panic; values are never checked. Every operation is a `tracing` span of the lowest level with its sizes, which
 //! costs one comparison while nobody listens; `help` is another thread's share of an operation.
 //!
@@ -24,7 +24,7 @@ pub mod math;
 pub mod matmul;
 pub mod norm;
 pub mod optimiser;
-mod parallel;
+pub mod parallel;
 pub mod peak;
 pub mod rotary;
 mod scratch;

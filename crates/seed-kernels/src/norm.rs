@@ -84,39 +84,73 @@ pub fn rms_norm_backward(
     dx: &mut [f32],
     dweight: &mut [f32],
 ) {
+    scratch::with(rows, |inverses| {
+        rms_norm_input_gradient(x, rows, weight, eps, dy, dx, inverses);
+        rms_norm_weight_gradient(x, rows, inverses, dy, dweight);
+    });
+}
+
+/// The part of [`rms_norm_backward`] that looks at each row alone: overwrites `dx`, and `inverses` `[rows]` with
+/// `1 / sqrt(mean(x²) + ε)`, which [`rms_norm_weight_gradient`] needs.
+///
+/// # Panics
+///
+/// Panics when `x`, `dy` or `dx` does not hold `rows * weight.len()` values or `inverses` not `rows`.
+pub fn rms_norm_input_gradient(
+    x: &[f32],
+    rows: usize,
+    weight: &[f32],
+    eps: f32,
+    dy: &[f32],
+    dx: &mut [f32],
+    inverses: &mut [f32],
+) {
     let dim = weight.len();
-    let _span = tracing::trace_span!("rms_norm_backward", rows, dim).entered();
+    let _span = tracing::trace_span!("rms_norm_input_gradient", rows, dim).entered();
     assert_eq!(x.len(), rows * dim, "`x` must be [rows, dim]");
     assert_eq!(dy.len(), rows * dim, "`dy` must be [rows, dim]");
     assert_eq!(dx.len(), rows * dim, "`dx` must be [rows, dim]");
-    assert_eq!(dweight.len(), dim, "`dweight` must be as long as `weight`");
+    assert_eq!(inverses.len(), rows, "`inverses` must be [rows]");
+    let set = InstructionSet::current();
+    let output = SharedOutput::new(dx);
+    let shared_inverses = SharedOutput::new(inverses);
+    let threads = parallel::threads_for_elements(rows * dim);
+    parallel::for_each(threads, rows.div_ceil(ROW_BLOCK), |task| {
+        let row = task * ROW_BLOCK;
+        let count = ROW_BLOCK.min(rows - row);
+        let range = row * dim..(row + count) * dim;
+        // SAFETY: tasks own disjoint blocks of rows.
+        let (dx, inverses) = unsafe {
+            (
+                output.slice(range.start, range.len()),
+                shared_inverses.slice(row, count),
+            )
+        };
+        backward(set, &x[range.clone()], weight, eps, &dy[range], dx, inverses);
+    });
+}
+
+/// Adds to `dweight` `[dim]` the gradient by the norm's weight, each element a chain in row order from its present
+/// value, so splitting the rows over several calls gives the same bits.
+///
+/// # Panics
+///
+/// Panics when `x` or `dy` does not hold `rows * dweight.len()` values or `inverses` not `rows`.
+pub fn rms_norm_weight_gradient(x: &[f32], rows: usize, inverses: &[f32], dy: &[f32], dweight: &mut [f32]) {
+    let dim = dweight.len();
+    let _span = tracing::trace_span!("rms_norm_weight_gradient", rows, dim).entered();
+    assert_eq!(x.len(), rows * dim, "`x` must be [rows, dim]");
+    assert_eq!(dy.len(), rows * dim, "`dy` must be [rows, dim]");
+    assert_eq!(inverses.len(), rows, "`inverses` must be [rows]");
     let set = InstructionSet::current();
     let threads = parallel::threads_for_elements(rows * dim);
-    scratch::with(rows, |inverses| {
-        let output = SharedOutput::new(dx);
-        let shared_inverses = SharedOutput::new(inverses);
-        parallel::for_each(threads, rows.div_ceil(ROW_BLOCK), |task| {
-            let row = task * ROW_BLOCK;
-            let count = ROW_BLOCK.min(rows - row);
-            let range = row * dim..(row + count) * dim;
-            // SAFETY: tasks own disjoint blocks of rows.
-            let (dx, inverses) = unsafe {
-                (
-                    output.slice(range.start, range.len()),
-                    shared_inverses.slice(row, count),
-                )
-            };
-            backward(set, &x[range.clone()], weight, eps, &dy[range], dx, inverses);
-        });
-        let inverses = &*inverses;
-        let strip = dim.div_ceil(threads).next_multiple_of(LANES).max(LANES);
-        let dweight = SharedOutput::new(dweight);
-        parallel::for_each(threads, dim.div_ceil(strip), |task| {
-            let first = task * strip;
-            // SAFETY: tasks own disjoint strips of columns.
-            let dweight = unsafe { dweight.slice(first, strip.min(dim - first)) };
-            weight_gradient(set, x, dim, first, inverses, dy, dweight);
-        });
+    let strip = dim.div_ceil(threads).next_multiple_of(LANES).max(LANES);
+    let dweight = SharedOutput::new(dweight);
+    parallel::for_each(threads, dim.div_ceil(strip), |task| {
+        let first = task * strip;
+        // SAFETY: tasks own disjoint strips of columns.
+        let dweight = unsafe { dweight.slice(first, strip.min(dim - first)) };
+        weight_gradient(set, x, dim, first, inverses, dy, dweight);
     });
 }
 

@@ -2,8 +2,6 @@
 //!
 //! Not for: parameter groups, schedules or clipping policy.
 
-use rayon::prelude::*;
-
 use crate::instruction_set::{InstructionSet, dispatched};
 use crate::lanes::{LANES, Lanes};
 use crate::parallel::{self, SharedOutput};
@@ -168,20 +166,18 @@ dispatched! {
 /// The sum of squares in double precision: blocks of 16,384 values in order, each by sixteen partial sums.
 pub fn squared_norm(values: &[f32]) -> f64 {
     let _span = tracing::trace_span!("squared_norm", values = values.len()).entered();
-    values
-        .par_chunks(BLOCK)
-        .map(|block| {
-            let mut sums = [0.0_f64; LANES];
-            for chunk in block.chunks(LANES) {
-                for (sum, value) in sums.iter_mut().zip(chunk) {
-                    *sum += f64::from(*value) * f64::from(*value);
-                }
+    let mut sums = vec![0.0; values.len().div_ceil(BLOCK)];
+    parallel::for_each_mut(&mut sums, |index, sum| {
+        let block = &values[index * BLOCK..values.len().min((index + 1) * BLOCK)];
+        let mut partial = [0.0_f64; LANES];
+        for chunk in block.chunks(LANES) {
+            for (sum, value) in partial.iter_mut().zip(chunk) {
+                *sum += f64::from(*value) * f64::from(*value);
             }
-            sums.iter().sum::<f64>()
-        })
-        .collect::<Vec<_>>()
-        .iter()
-        .sum()
+        }
+        *sum = partial.iter().sum::<f64>();
+    });
+    sums.iter().sum()
 }
 
 /// Multiplies every value by `factor`.

@@ -19,8 +19,7 @@ impl Line {
 }
 
 thread_local! {
-    // A stack of free buffers rather than one: while a caller waits for its tasks, rayon may run another kernel's
-    // task on the same thread.
+    // A stack of free buffers rather than one: a caller that lends one takes part in its own tasks, which borrow more.
     static FREE: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use proptest::prelude::*;
-use seed_kernels::head::{log_prob_of_row, token_log_probs, token_log_probs_backward};
+use seed_kernels::head::{HeadPass, log_prob_of_row, token_log_probs, token_log_probs_backward};
 use seed_kernels::matmul::{PackedMatrix, matmul};
 use support::{assert_bits, assert_close, assert_gradient, double, each_circumstance, noise};
 
@@ -46,6 +46,7 @@ fn log_probs_and_gradients_agree_with_double_precision() {
         let head = PackedMatrix::from_transposed(&weight, vocabulary, dim);
         let head_plain = PackedMatrix::from_plain(&weight, vocabulary, dim);
         let (mut log_probs, mut entropies) = (vec![0.0; rows], vec![0.0; rows]);
+        let mut pass = HeadPass::default();
         token_log_probs(
             &hidden,
             rows,
@@ -54,6 +55,7 @@ fn log_probs_and_gradients_agree_with_double_precision() {
             temperature,
             &mut log_probs,
             &mut entropies,
+            Some(&mut pass),
         );
         let (hidden64, weight64, temperature64) = (double(&hidden), double(&weight), f64::from(temperature));
         let expected = log_probs_double(&hidden64, &weight64, dim, &targets, temperature64);
@@ -69,6 +71,7 @@ fn log_probs_and_gradients_agree_with_double_precision() {
             temperature,
             &d_log_probs,
             &d_entropies,
+            &mut pass,
             &mut dhidden,
             Some(&mut dhead),
         );
@@ -95,24 +98,29 @@ proptest! {
         let head = PackedMatrix::from_transposed(&weight, vocabulary, dim);
         let head_plain = PackedMatrix::from_plain(&weight, vocabulary, dim);
         // Rows `range`, with the weight gradient continued.
-        let run = |range: std::ops::Range<usize>, dhead: &mut [f32]| {
+        let run = |range: std::ops::Range<usize>, most_logits: usize, dhead: &mut [f32]| {
             let rows = range.len();
+            let mut pass = HeadPass::keeping(most_logits);
             let hidden = &hidden[range.start * dim..range.end * dim];
             let (mut log_probs, mut entropies, mut dhidden) = (vec![0.0; rows], vec![0.0; rows], vec![0.0; rows * dim]);
-            token_log_probs(hidden, rows, &head, &targets[range.clone()], temperature, &mut log_probs, &mut entropies);
+            token_log_probs(
+                hidden, rows, &head, &targets[range.clone()], temperature, &mut log_probs, &mut entropies,
+                Some(&mut pass),
+            );
             token_log_probs_backward(
                 hidden, rows, &head, &head_plain, &targets[range.clone()], temperature, &d_log_probs[range.clone()],
-                &d_entropies[range], &mut dhidden, Some(dhead),
+                &d_entropies[range], &mut pass, &mut dhidden, Some(dhead),
             );
             [log_probs, entropies, dhidden]
         };
         let mut dhead = noise(vocabulary * dim, seed ^ 5);
-        let expected = support::with_threads(1, || run(0..rows, &mut dhead));
+        let expected = support::with_threads(1, || run(0..rows, 0, &mut dhead));
         let cut = (rows as f64 * cut) as usize;
         each_circumstance(|| {
             let mut again = noise(vocabulary * dim, seed ^ 5);
-            let low = run(0..cut, &mut again);
-            let high = run(cut..rows, &mut again);
+            // Kept logits in the one, logits made again in the other.
+            let low = run(0..cut, usize::MAX, &mut again);
+            let high = run(cut..rows, 0, &mut again);
             assert_bits(&again, &dhead);
             for ((low, high), expected) in low.iter().zip(&high).zip(&expected) {
                 assert_bits(&[low.clone(), high.clone()].concat(), expected);
@@ -176,7 +184,17 @@ fn without_a_weight_gradient_the_rest_is_the_same() {
     let head = PackedMatrix::from_transposed(&weight, 10, 4);
     let head_plain = PackedMatrix::from_plain(&weight, 10, 4);
     let run = |dhead: Option<&mut [f32]>| {
-        let mut dhidden = vec![0.0; 24];
+        let (mut dhidden, mut pass) = (vec![0.0; 24], HeadPass::default());
+        token_log_probs(
+            &hidden,
+            6,
+            &head,
+            &[0, 1, 2, 3, 4, 9],
+            1.0,
+            &mut [0.0; 6],
+            &mut [0.0; 6],
+            Some(&mut pass),
+        );
         token_log_probs_backward(
             &hidden,
             6,
@@ -186,6 +204,7 @@ fn without_a_weight_gradient_the_rest_is_the_same() {
             1.0,
             &[1.0; 6],
             &[0.5; 6],
+            &mut pass,
             &mut dhidden,
             dhead,
         );

@@ -5,6 +5,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use seed_kernels::attention::{AttentionShape, KeyValueCache};
+use seed_kernels::head::HeadPass;
 
 use crate::backward::BackwardScratch;
 use crate::decoder::Slots;
@@ -20,26 +21,36 @@ pub(crate) struct Workspace {
     pub(crate) scratch: LayerScratch,
 }
 
-/// The rows of a pack from which tokens are predicted, and what the output matrix makes of them.
+/// The tokens that a pass scores, and what the output matrix makes of them; one entry for each token.
 #[derive(Default)]
 pub(crate) struct ScoredRows {
-    /// Rows of the pack, increasing.
-    pub(crate) rows: Vec<usize>,
-    /// The token each row is to predict.
     pub(crate) targets: Vec<u32>,
-    /// Residual stream at these rows, before and after the final norm.
+    /// Residual stream at the rows that predict them, before and after the final norm.
     pub(crate) hidden: Vec<f32>,
     pub(crate) normed: Vec<f32>,
     pub(crate) log_probs: Vec<f32>,
     pub(crate) entropies: Vec<f32>,
 }
 
-/// All buffers of a scoring or training pass.
+/// Buffers of a scoring pass.
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub(crate) pack: Pack,
+    /// Rows of the pack from which scored tokens are predicted, increasing.
+    pub(crate) rows: Vec<usize>,
     pub(crate) workspace: Workspace,
     pub(crate) scored: ScoredRows,
+    /// Keys and values by segment of the pack, then by slot.
+    pub(crate) caches: Vec<Vec<KeyValueCache>>,
+}
+
+/// Some sequences of a training pass, which one thread takes through all layers.
+#[derive(Default)]
+pub(crate) struct Part {
+    pub(crate) pack: Pack,
+    /// Rows of the pack from which scored tokens are predicted, increasing.
+    pub(crate) rows: Vec<usize>,
+    pub(crate) workspace: Workspace,
     /// Keys and values by segment of the pack, then by slot.
     pub(crate) caches: Vec<Vec<KeyValueCache>>,
     /// All activations of each layer or, under recomputation, its input alone.
@@ -47,6 +58,14 @@ pub(crate) struct Buffers {
     pub(crate) backward: BackwardScratch,
     /// Derivative with respect to the residual stream.
     pub(crate) derivative: Vec<f32>,
+}
+
+/// Buffers of a training pass.
+#[derive(Default)]
+pub(crate) struct TrainingBuffers {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) scored: ScoredRows,
+    pub(crate) head: HeadPass,
     pub(crate) d_scored: Vec<f32>,
     pub(crate) d_normed: Vec<f32>,
     pub(crate) d_log_probs: Vec<f32>,
@@ -77,11 +96,11 @@ pub(crate) fn ensure_caches(
 
 /// Buffers not in use; as many as there were calls at the same time.
 #[derive(Default)]
-pub(crate) struct BufferPool(Mutex<Vec<Buffers>>);
+pub(crate) struct BufferPool<T>(Mutex<Vec<T>>);
 
-impl BufferPool {
+impl<T: Default> BufferPool<T> {
     /// Lends buffers to `work`.
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Buffers) -> R) -> R {
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         // A panic elsewhere leaves the list whole: it is only pushed to and popped from.
         let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut buffers = spare.unwrap_or_default();

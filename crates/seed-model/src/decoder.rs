@@ -6,15 +6,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use rayon::prelude::*;
 use seed_kernels::attention::{AttentionShape, KeyValueCache};
 use seed_kernels::embedding::gather;
-use seed_kernels::head::token_log_probs;
+use seed_kernels::head::{HeadPass, token_log_probs};
 use seed_kernels::matmul::matmul;
 use seed_kernels::norm::rms_norm;
+use seed_kernels::parallel;
 use seed_kernels::rotary::RotaryTable;
 
-use crate::buffers::{BufferPool, Buffers, ScoredRows, Workspace, ensure_caches};
+use crate::buffers::{BufferPool, Buffers, ScoredRows, TrainingBuffers, Workspace, ensure_caches};
 use crate::config::DecoderConfig;
 use crate::error::ModelError;
 use crate::layer::{LayerContext, forward, sized};
@@ -52,7 +52,8 @@ pub struct Decoder {
     rotary: RwLock<Arc<RotaryTable>>,
     pub(crate) pack_tokens: usize,
     version: u64,
-    pub(crate) buffers: BufferPool,
+    buffers: BufferPool<Buffers>,
+    pub(crate) training_buffers: BufferPool<TrainingBuffers>,
 }
 
 /// Ranges of consecutive sequences with at most `limit` rows together; a longer sequence is alone.
@@ -72,18 +73,31 @@ pub(crate) fn packs(sequences: &[TokenSequence<'_>], limit: usize) -> Vec<Range<
     packs
 }
 
-/// Lays sequences end to end, each up to its last scored token.
-pub(crate) fn fill(pack: &mut Pack, scored: &mut ScoredRows, sequences: &[TokenSequence<'_>]) {
+/// Lays sequences end to end, each up to its last scored token; `rows` become those that predict scored tokens, which
+/// are added to `targets`.
+pub(crate) fn fill(
+    pack: &mut Pack,
+    rows: &mut Vec<usize>,
+    targets: &mut Vec<u32>,
+    sequences: &[TokenSequence<'_>],
+) {
     pack.clear();
-    scored.rows.clear();
-    scored.targets.clear();
+    rows.clear();
     for sequence in sequences {
         let start = pack.rows();
         pack.push(&sequence.tokens[..sequence.rows()], 0);
         for &position in sequence.scored {
-            scored.rows.push(start + position as usize - 1);
-            scored.targets.push(sequence.tokens[position as usize]);
+            rows.push(start + position as usize - 1);
+            targets.push(sequence.tokens[position as usize]);
         }
+    }
+}
+
+/// Appends some rows of a `[_, width]` buffer.
+pub(crate) fn gather_rows(buffer: &[f32], rows: &[usize], width: usize, gathered: &mut Vec<f32>) {
+    gathered.reserve_exact(rows.len() * width);
+    for &row in rows {
+        gathered.extend_from_slice(&buffer[row * width..(row + 1) * width]);
     }
 }
 
@@ -135,6 +149,7 @@ impl Decoder {
             pack_tokens: PACK_TOKENS,
             version: next_version(),
             buffers: BufferPool::default(),
+            training_buffers: BufferPool::default(),
         })
     }
 
@@ -187,21 +202,37 @@ impl Decoder {
         self.validate(sequences, temperature)?;
         let _span = tracing::debug_span!("score", sequences = sequences.len()).entered();
         // Packs run side by side, together no larger than one of a training pass.
-        let limit = (self.pack_tokens / rayon::current_num_threads()).max(SCORING_PACK_TOKENS);
-        let packs: Vec<Result<Vec<Scores>, ModelError>> = packs(sequences, limit.min(self.pack_tokens))
-            .into_par_iter()
-            .map(|range| {
-                self.buffers.with(|buffers| {
-                    fill(&mut buffers.pack, &mut buffers.scored, &sequences[range.clone()]);
-                    let (rows, sequences_here) = (buffers.pack.rows(), range.len());
-                    let _span =
-                        tracing::debug_span!("score_pack", rows, sequences = sequences_here).entered();
-                    self.run_pack(buffers);
-                    let hidden = &buffers.workspace.hidden;
-                    self.score_rows(hidden, &mut buffers.scored, sequences, range, temperature)
-                })
+        let limit = (self.pack_tokens / parallel::threads()).max(SCORING_PACK_TOKENS);
+        let ranges = packs(sequences, limit.min(self.pack_tokens));
+        let packs: Vec<Result<Vec<Scores>, ModelError>> = parallel::map(&ranges, |range| {
+            self.buffers.with(|buffers| {
+                let own = &sequences[range.clone()];
+                buffers.scored.targets.clear();
+                fill(
+                    &mut buffers.pack,
+                    &mut buffers.rows,
+                    &mut buffers.scored.targets,
+                    own,
+                );
+                let rows = buffers.pack.rows();
+                let _span = tracing::debug_span!("score_pack", rows, sequences = own.len()).entered();
+                self.run_pack(buffers);
+                let Buffers {
+                    rows,
+                    workspace,
+                    scored,
+                    ..
+                } = buffers;
+                scored.hidden.clear();
+                gather_rows(
+                    &workspace.hidden,
+                    rows,
+                    self.config.hidden_size,
+                    &mut scored.hidden,
+                );
+                self.score_rows(scored, sequences, range.clone(), temperature, None)
             })
-            .collect();
+        });
         let mut scores = Vec::with_capacity(sequences.len());
         for pack in packs {
             scores.extend(pack?);
@@ -265,25 +296,19 @@ impl Decoder {
         Ok(())
     }
 
-    /// Final norm, output matrix and log-soft-max at the scored rows of `hidden`; one [`Scores`] for each sequence in
-    /// `range`, whose pack this is.
+    /// Final norm, output matrix and log-soft-max at the scored rows, whose residual stream and targets are there already;
+    /// one [`Scores`] for each sequence in `range`. With `pass`, what a backward pass needs is left there.
     pub(crate) fn score_rows(
         &self,
-        hidden: &[f32],
         scored: &mut ScoredRows,
         sequences: &[TokenSequence<'_>],
         range: Range<usize>,
         temperature: f32,
+        pass: Option<&mut HeadPass>,
     ) -> Result<Vec<Scores>, ModelError> {
         let width = self.config.hidden_size;
-        let count = scored.rows.len();
+        let count = scored.targets.len();
         let _span = tracing::debug_span!("head", rows = count).entered();
-        scored.hidden.clear();
-        for &row in &scored.rows {
-            scored
-                .hidden
-                .extend_from_slice(&hidden[row * width..(row + 1) * width]);
-        }
         let normed = sized(&mut scored.normed, count * width);
         rms_norm(
             &scored.hidden,
@@ -302,6 +327,7 @@ impl Decoder {
             temperature,
             log_probs,
             entropies,
+            pass,
         );
         let mut start = 0;
         range
@@ -457,6 +483,7 @@ impl Clone for Decoder {
             pack_tokens: self.pack_tokens,
             version: self.version,
             buffers: BufferPool::default(),
+            training_buffers: BufferPool::default(),
         }
     }
 }

@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use seed_kernels::attention::KeyValueCache;
+use seed_kernels::parallel;
 use seed_random::RandomKey;
 
 use crate::buffers::Workspace;
@@ -210,7 +210,7 @@ impl Group {
             self.last_hidden
                 .extend_from_slice(&self.workspace.hidden[row * width..(row + 1) * width]);
         }
-        let reached: Vec<&mut Share<'_>> = shares.iter_mut().filter(|share| share.reaches_end).collect();
+        let mut reached: Vec<&mut Share<'_>> = shares.iter_mut().filter(|share| share.reaches_end).collect();
         decoder.head_logits(
             &self.last_hidden,
             reached.len(),
@@ -218,10 +218,12 @@ impl Group {
             &mut self.logits,
         );
         let _span = tracing::trace_span!("sample", rows = reached.len()).entered();
-        self.logits
-            .par_chunks_exact(config.vocabulary_size)
-            .zip(reached)
-            .for_each(|(logits, share)| share.active.choose(logits));
+        let vocabulary_size = config.vocabulary_size;
+        parallel::for_each_mut(&mut reached, |row, share| {
+            // One row of logits was made for each.
+            let logits = &self.logits[row * vocabulary_size..(row + 1) * vocabulary_size];
+            share.active.choose(logits);
+        });
     }
 }
 
@@ -489,10 +491,8 @@ impl<'a> Engine<'a> {
         while self.groups.len() < parts.len() {
             self.groups.push(Group::default());
         }
-        self.groups
-            .par_iter_mut()
-            .zip(&mut parts)
-            .for_each(|(group, shares)| group.advance(decoder, shares));
+        let mut pairs: Vec<_> = self.groups.iter_mut().zip(&mut parts).collect();
+        parallel::for_each_mut(&mut pairs, |_, (group, shares)| group.advance(decoder, shares));
     }
 
     /// Buffers for work outside of a step.
@@ -513,7 +513,7 @@ fn group_count(decoder: &Decoder, rows: usize) -> usize {
     if decoder.parameters().total() > LARGEST_GROUPED {
         1
     } else {
-        rayon::current_num_threads().min(rows / GROUP_ROWS).max(1)
+        parallel::threads().min(rows / GROUP_ROWS).max(1)
     }
 }
 

@@ -89,6 +89,11 @@ impl Gradients {
         self.values.get_mut(index)
     }
 
+    /// Every tensor, without the share kept apart.
+    pub(crate) fn split_mut(&mut self) -> Vec<&mut [f32]> {
+        self.values.split_mut()
+    }
+
     /// Adds `derivative`, `[tokens, hidden_size]`, to the rows of `tokens` of the embedding, which is tensor `index`.
     pub(crate) fn add_embedded(&mut self, index: usize, tokens: &[u32], derivative: &[f32]) {
         let _span = tracing::trace_span!("add_embedded", rows = tokens.len()).entered();

@@ -4,10 +4,10 @@
 //! depends on its own sequence alone, never on what else is in the pack or on how a sequence was cut into calls.
 //! Not for: the embedding, the final norm and the output matrix, which belong to the decoder.
 
-use rayon::prelude::*;
 use seed_kernels::attention::{AttentionShape, KeyValueCache, attention};
 use seed_kernels::matmul::{PackedMatrix, add_bias, matmul};
 use seed_kernels::norm::rms_norm;
+use seed_kernels::parallel;
 use seed_kernels::rotary::{RotaryTable, rotate};
 use seed_kernels::swiglu::swiglu;
 
@@ -181,14 +181,16 @@ pub(crate) fn forward(
     let log_sum_exp = sized(&mut activations.log_sum_exp, rows * heads);
     let (query, key, value) = (&*query, &*key, &*value);
     let attend = tracing::trace_span!("attend", rows, sequences = pack.segments.len()).entered();
-    pack.segments
+    let mut segments: Vec<_> = pack
+        .segments
         .iter()
         .zip(caches.iter_mut())
         .zip(pack.split(attended, query_width))
         .zip(pack.split(log_sum_exp, heads))
-        .collect::<Vec<_>>()
-        .into_par_iter()
-        .for_each(|(((segment, caches), attended), log_sum_exp)| {
+        .collect();
+    parallel::for_each_mut(
+        &mut segments,
+        |_, (((segment, caches), attended), log_sum_exp)| {
             let cache = &mut caches[slot];
             cache.truncate(segment.first_position);
             cache.append(
@@ -205,7 +207,8 @@ pub(crate) fn forward(
                 attended,
                 keep.then_some(log_sum_exp),
             );
-        });
+        },
+    );
     attend.exit();
     // The product starts from the residual stream, so the addition is part of its chain of fused multiply-adds.
     linear(

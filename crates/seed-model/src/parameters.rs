@@ -174,6 +174,21 @@ impl Parameters {
         &mut self.values[range]
     }
 
+    /// The values of every tensor in canonical order, to be changed side by side.
+    pub(crate) fn split_mut(&mut self) -> Vec<&mut [f32]> {
+        let mut rest = self.values.as_mut_slice();
+        self.layout
+            .tensors
+            .iter()
+            .map(|tensor| {
+                // Tensors lie end to end, in this order.
+                let (values, tail) = std::mem::take(&mut rest).split_at_mut(tensor.range.len());
+                rest = tail;
+                values
+            })
+            .collect()
+    }
+
     /// All tensors in canonical order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Parameter<'_>> {
         self.layout.tensors.iter().map(|tensor| Parameter {

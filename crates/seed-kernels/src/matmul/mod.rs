@@ -176,42 +176,143 @@ pub fn accumulate_outer(
         out_features * in_features,
         "`dw` must be [out_features, in_features]"
     );
-    let set = InstructionSet::current();
+    if in_features == 0 {
+        return;
+    }
     let panels = in_features.div_ceil(LANES);
-    let output = SharedOutput::new(dw);
-    let row_block = (OUTER_BLOCK / (panels * LANES).max(1))
+    let row_block = (OUTER_BLOCK / (panels * LANES))
         .clamp(DEPTH_BLOCK, 2 * DEPTH_BLOCK)
         .min(rows.max(1));
     scratch::with(row_block * panels * LANES, |packed| {
         for first in (0..rows).step_by(row_block) {
             let depth = row_block.min(rows - first);
             let threads = parallel::threads_for(depth * out_features * in_features);
+            let packed = &mut packed[..depth * panels * LANES];
             pack_rows(threads, &x[first * in_features..], depth, in_features, packed);
-            let packed = &*packed;
-            let strip = out_features.div_ceil(threads * TASKS_PER_THREAD).max(1);
-            parallel::for_each(threads, out_features.div_ceil(strip), |task| {
-                let feature = task * strip;
-                let extent = Extent {
-                    rows: strip.min(out_features - feature),
-                    columns: in_features,
-                    depth,
-                };
-                let dy = &dy[first * out_features + feature..];
-                scratch::with(tile::packing_length(depth), |packing| {
-                    outer(
-                        set,
-                        extent,
-                        dy,
-                        out_features,
-                        packed,
-                        output,
-                        feature * in_features,
-                        packing,
-                    );
-                });
+            let part = OuterPart {
+                dy: &dy[first * out_features..(first + depth) * out_features],
+                x: packed,
+                rows: depth,
+            };
+            let mut strips: Vec<&mut [f32]> = dw
+                .chunks_mut(strip_features(threads, out_features) * in_features)
+                .collect();
+            let features = strip_features(threads, out_features);
+            parallel::for_each_mut(&mut strips, |index, strip| {
+                accumulate_outer_strip(&[part], out_features, in_features, index * features, strip);
             });
         }
     });
+}
+
+/// Output features per task when an outer product is spread over `threads`: whole register tiles.
+pub fn strip_features(threads: usize, out_features: usize) -> usize {
+    if threads <= 1 {
+        return out_features.max(1);
+    }
+    out_features
+        .div_ceil(threads * TASKS_PER_THREAD)
+        .next_multiple_of(tile::MOST_TILE_ROWS)
+}
+
+/// Consecutive rows of an outer product.
+#[derive(Clone, Copy, Debug)]
+pub struct OuterPart<'a> {
+    /// The gradient by the layer's output, `[rows, out_features]`.
+    pub dy: &'a [f32],
+    /// The layer's input as [`pack_outer_input`] lays it out.
+    pub x: &'a [f32],
+    /// Number of rows.
+    pub rows: usize,
+}
+
+/// Values that [`pack_outer_input`] writes for `rows` rows of `in_features`.
+pub fn packed_outer_length(rows: usize, in_features: usize) -> usize {
+    rows * in_features.next_multiple_of(LANES)
+}
+
+/// Lays `x` `[rows, in_features]` out for [`accumulate_outer_strip`]. Worth doing right after `x` was computed.
+///
+/// # Panics
+///
+/// Panics when `x` or `packed` does not have the length.
+pub fn pack_outer_input(x: &[f32], rows: usize, in_features: usize, packed: &mut [f32]) {
+    let _span = tracing::trace_span!("pack_outer_input", rows, in_features).entered();
+    assert_eq!(x.len(), rows * in_features, "`x` must be [rows, in_features]");
+    assert_eq!(
+        packed.len(),
+        packed_outer_length(rows, in_features),
+        "`packed` must have `packed_outer_length` values"
+    );
+    if x.is_empty() {
+        return;
+    }
+    pack_rows(
+        parallel::threads_for_elements(x.len()),
+        x,
+        rows,
+        in_features,
+        packed,
+    );
+}
+
+/// Some output features of an outer product, on this thread: `dw` `[count, in_features]` holds features
+/// `first_feature..` of the whole `[out_features, in_features]`, and `parts` its rows in order. The chains are those of
+/// [`accumulate_outer`].
+///
+/// # Panics
+///
+/// Panics when a slice does not have the stated length.
+pub fn accumulate_outer_strip(
+    parts: &[OuterPart<'_>],
+    out_features: usize,
+    in_features: usize,
+    first_feature: usize,
+    dw: &mut [f32],
+) {
+    if dw.is_empty() {
+        return;
+    }
+    let count = dw.len() / in_features;
+    assert_eq!(dw.len(), count * in_features, "`dw` must be [count, in_features]");
+    assert!(
+        first_feature + count <= out_features,
+        "`dw` must hold features under `out_features`"
+    );
+    let set = InstructionSet::current();
+    let output = SharedOutput::new(dw);
+    for part in parts {
+        assert_eq!(
+            part.dy.len(),
+            part.rows * out_features,
+            "`dy` must be [rows, out_features]"
+        );
+        assert_eq!(
+            part.x.len(),
+            packed_outer_length(part.rows, in_features),
+            "`x` must be packed by `pack_outer_input`"
+        );
+        for first in (0..part.rows).step_by(2 * DEPTH_BLOCK) {
+            let extent = Extent {
+                rows: count,
+                columns: in_features,
+                depth: (2 * DEPTH_BLOCK).min(part.rows - first),
+            };
+            let dy = &part.dy[first * out_features + first_feature..];
+            scratch::with(tile::packing_length(extent.depth), |packing| {
+                outer(
+                    set,
+                    extent,
+                    dy,
+                    out_features,
+                    &part.x[first * LANES..],
+                    part.rows * LANES,
+                    output,
+                    packing,
+                );
+            });
+        }
+    }
 }
 
 /// Lays the first `rows` rows of `x` `[_, columns]` out in panels of sixteen columns, padded with zeros.
@@ -235,15 +336,15 @@ fn pack_rows(threads: usize, x: &[f32], rows: usize, columns: usize, packed: &mu
     });
 }
 
-/// `output[first..] += dyᵀ · packed` for the extent's rows (output features).
+/// `output += dyᵀ · packed` for the extent's rows (output features).
 #[inline(always)]
 fn outer_body<V: Lanes>(
     extent: Extent,
     dy: &[f32],
     dy_stride: usize,
     packed: &[f32],
+    panel_stride: usize,
     output: SharedOutput,
-    first: usize,
     packing: &mut [f32],
 ) {
     // SAFETY: the caller checked the lengths; tasks own disjoint rows of the output, and panels are padded.
@@ -258,10 +359,10 @@ fn outer_body<V: Lanes>(
             Right {
                 start: packed.as_ptr(),
                 depth_stride: LANES,
-                vector_stride: extent.depth * LANES,
+                vector_stride: panel_stride,
             },
             Output {
-                start: output.at(first),
+                start: output.at(0),
                 row_stride: extent.columns,
                 accumulate: true,
             },
@@ -276,8 +377,8 @@ dispatched! {
         dy: &[f32],
         dy_stride: usize,
         packed: &[f32],
+        panel_stride: usize,
         output: SharedOutput,
-        first: usize,
         packing: &mut [f32],
     ) = outer_body;
 }

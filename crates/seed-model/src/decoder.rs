@@ -52,6 +52,7 @@ pub struct Decoder {
     rotary: RwLock<Arc<RotaryTable>>,
     pub(crate) pack_tokens: usize,
     version: u64,
+    rows_computed: AtomicU64,
     buffers: BufferPool<Buffers>,
     pub(crate) training_buffers: BufferPool<TrainingBuffers>,
 }
@@ -148,6 +149,7 @@ impl Decoder {
             parameters: Arc::new(parameters),
             pack_tokens: PACK_TOKENS,
             version: next_version(),
+            rows_computed: AtomicU64::new(0),
             buffers: BufferPool::default(),
             training_buffers: BufferPool::default(),
         })
@@ -175,6 +177,12 @@ impl Decoder {
     /// its last [`Decoder::update`], except for clones, which share it until updated.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Tokens this decoder has run its layers on since it was made, whether to generate, to score or to train; one that
+    /// a backward pass computes a second time counts once. A clone counts from zero.
+    pub fn rows_computed(&self) -> u64 {
+        self.rows_computed.load(Ordering::Relaxed)
     }
 
     /// Changes the parameters, then packs them again.
@@ -400,8 +408,10 @@ impl Decoder {
         }
     }
 
-    /// Embeddings of the pack's tokens.
+    /// Embeddings of the pack's tokens, which every forward pass begins with.
     pub(crate) fn embed(&self, pack: &Pack, hidden: &mut Vec<f32>) {
+        self.rows_computed
+            .fetch_add(pack.rows() as u64, Ordering::Relaxed);
         let width = self.config.hidden_size;
         let table = self.parameters.get(self.layout.embedding);
         gather(table, width, &pack.tokens, sized(hidden, pack.rows() * width));
@@ -482,6 +492,7 @@ impl Clone for Decoder {
             rotary: RwLock::new(self.rotary(0)),
             pack_tokens: self.pack_tokens,
             version: self.version,
+            rows_computed: AtomicU64::new(0),
             buffers: BufferPool::default(),
             training_buffers: BufferPool::default(),
         }

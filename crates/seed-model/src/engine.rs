@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use seed_kernels::attention::KeyValueCache;
 use seed_kernels::parallel;
@@ -227,6 +228,16 @@ impl Group {
     }
 }
 
+/// Wall-clock time an engine has worked. A step that reads prompts and goes on with responses counts to both, by their
+/// rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineTimes {
+    /// Reading prompts.
+    pub prefill: Duration,
+    /// Reading the tokens just sampled.
+    pub decode: Duration,
+}
+
 /// Generates responses with one decoder.
 pub struct Engine<'a> {
     decoder: &'a Decoder,
@@ -238,6 +249,7 @@ pub struct Engine<'a> {
     failed: VecDeque<(u64, ModelError)>,
     next_ticket: u64,
     groups: Vec<Group>,
+    times: EngineTimes,
 }
 
 fn request_name(id: u64) -> String {
@@ -259,12 +271,18 @@ impl<'a> Engine<'a> {
             failed: VecDeque::new(),
             next_ticket: 0,
             groups: Vec::new(),
+            times: EngineTimes::default(),
         }
     }
 
     /// The decoder.
     pub fn decoder(&self) -> &'a Decoder {
         self.decoder
+    }
+
+    /// How long it has worked so far.
+    pub fn times(&self) -> EngineTimes {
+        self.times
     }
 
     /// Whether no request waits, is in progress, or has ended without having been handed out.
@@ -359,6 +377,7 @@ impl<'a> Engine<'a> {
             });
         }
         state.tokens.extend_from_slice(tokens);
+        let started = Instant::now();
         let _span = tracing::debug_span!("prefill", rows = state.len() - state.cached()).entered();
         let Group { pack, workspace, .. } = self.group();
         while state.cached() < state.len() {
@@ -373,6 +392,7 @@ impl<'a> Engine<'a> {
                 workspace,
             );
         }
+        self.times.prefill += started.elapsed();
         Ok(state)
     }
 
@@ -453,6 +473,7 @@ impl<'a> Engine<'a> {
     /// Reads one token of each sequence in decoding and up to `prefill_chunk` prompt tokens, and chooses the next
     /// token of those read to their end.
     fn read(&mut self) {
+        let started = Instant::now();
         let decoder = self.decoder;
         let mut budget = self.options.prefill_chunk;
         let mut prefill_rows = 0;
@@ -493,6 +514,10 @@ impl<'a> Engine<'a> {
         }
         let mut pairs: Vec<_> = self.groups.iter_mut().zip(&mut parts).collect();
         parallel::for_each_mut(&mut pairs, |_, (group, shares)| group.advance(decoder, shares));
+        let time = started.elapsed();
+        let prefill = time.mul_f64(prefill_rows as f64 / rows as f64);
+        self.times.prefill += prefill;
+        self.times.decode += time.saturating_sub(prefill);
     }
 
     /// Buffers for work outside of a step.

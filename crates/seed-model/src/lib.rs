@@ -33,7 +33,7 @@ pub use directory::{
     DirectoryContents, ElementType, ModelDirectory, ShardOptions, load_directory, load_weights,
     save_directory,
 };
-pub use engine::{Engine, EngineOptions, FinishReason, GenerateRequest, Generation};
+pub use engine::{Engine, EngineOptions, EngineTimes, FinishReason, GenerateRequest, Generation};
 pub use error::ModelError;
 pub use gradients::Gradients;
 pub use optimiser::{AdamW, AdamWOptions, StepOutcome};

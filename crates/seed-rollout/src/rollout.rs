@@ -5,6 +5,7 @@
 //! samples depends on which others are running: its random key and the batch-invariant model see to that.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use seed_env::{
     ContextKind, EnvironmentPool, EpisodeFailure, EpisodeStart, Exchange, Observation, Opening, Outcome,
@@ -126,6 +127,8 @@ pub struct RolloutReport {
     pub sampled_tokens: usize,
     /// Prompt ids computed (a prefix shared by a group counts once).
     pub prefilled_tokens: usize,
+    /// Wall-clock time spent resetting and stepping environments.
+    pub environment_time: Duration,
 }
 
 /// An episode in progress.
@@ -179,7 +182,8 @@ pub fn rollout(
             seed: request.environment_seed,
         })
         .collect();
-    let openings = pool.reset_all(&starts)?;
+    let (openings, mut environment_time) = in_environments(starts.len(), || pool.reset_all(&starts));
+    let openings = openings?;
     let mut player = Player {
         conversation,
         world,
@@ -197,25 +201,32 @@ pub fn rollout(
         successes: 0,
         total: player.episodes.len(),
     };
+    let span = tracing::debug_span!("prompts", episodes = progress.total).entered();
     for slot in 0..player.episodes.len() {
         if !player.submit_turn(generator, slot)? {
             progress.count(&player.episodes, slot, observer);
         }
     }
+    span.exit();
     while !generator.is_idle() {
         let finished = generator.step()?;
         if finished.is_empty() {
             continue;
         }
         let mut actions = Vec::with_capacity(finished.len());
+        let span = tracing::debug_span!("responses", episodes = finished.len()).entered();
         for generation in finished {
             actions.push(player.record(generation)?);
         }
+        span.exit();
         let orders: Vec<(usize, &str)> = actions
             .iter()
             .map(|(slot, action)| (*slot, action.as_str()))
             .collect();
-        let results = pool.step_all(&orders)?;
+        let (results, time) = in_environments(orders.len(), || pool.step_all(&orders));
+        environment_time += time;
+        let results = results?;
+        let _span = tracing::debug_span!("prompts", episodes = actions.len()).entered();
         for (&(slot, _), result) in actions.iter().zip(results) {
             if player.advance(slot, result) || !player.submit_turn(generator, slot)? {
                 progress.count(&player.episodes, slot, observer);
@@ -223,12 +234,21 @@ pub fn rollout(
         }
     }
     let mut report = player.report;
+    report.environment_time = environment_time;
     report.trajectories = player
         .episodes
         .into_iter()
         .map(|episode| episode.trajectory)
         .collect();
     Ok(report)
+}
+
+/// Runs `work` on `episodes` environments and tells how long it took.
+fn in_environments<T>(episodes: usize, work: impl FnOnce() -> T) -> (T, Duration) {
+    let _span = tracing::debug_span!("environment", episodes).entered();
+    let started = Instant::now();
+    let result = work();
+    (result, started.elapsed())
 }
 
 impl Progress {

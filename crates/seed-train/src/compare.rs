@@ -21,7 +21,7 @@ pub const EVALUATIONS: &str = "evaluations.jsonl";
 /// File of a run directory with its [`Summary`].
 pub const SUMMARY: &str = "summary.json";
 
-/// Phases in the order of an iteration, which is the order of the table's columns.
+/// Phases in the order of an iteration, which is the order of the table's columns. Parts of phases have none.
 const PHASES: [&str; 6] = [
     "rollout",
     "analysis",
@@ -295,7 +295,8 @@ impl Comparison {
         }
         let mut shown: Vec<&String> = self.arms.iter().flat_map(|arm| arm.seconds.keys()).collect();
         let place = |phase: &String| PHASES.iter().position(|known| known == phase);
-        shown.sort_by_key(|phase| (place(phase).unwrap_or(PHASES.len()), *phase));
+        shown.retain(|phase| place(phase).is_some());
+        shown.sort_by_key(|phase| place(phase));
         shown.dedup();
         if !shown.is_empty() {
             let _ = write!(text, "\n{:width$}", "seconds");

@@ -78,6 +78,8 @@ pub fn evaluate(
     options: &RolloutOptions,
     observer: &mut dyn FnMut(Progress),
 ) -> Result<(Evaluation, Vec<Trajectory>), TrainError> {
+    let samples = panel.samples_per_task;
+    let _span = tracing::info_span!("evaluation", tasks = panel.tasks.len(), samples).entered();
     let mut requests = Vec::with_capacity(panel.tasks.len() * panel.samples_per_task);
     for (group, task) in panel.tasks.iter().enumerate() {
         let task_key = panel.key.with_text("task", task.id.as_str());

@@ -321,9 +321,12 @@ impl Hindsight {
                     .collect()
             })
         } else {
-            let prompts: Vec<FittedPrompt> = shown
-                .map(|text| self.fitted_prompt(text, config, decoder, policy))
-                .collect();
+            let prompts: Vec<FittedPrompt> = {
+                let _span = tracing::debug_span!("fit_prompts").entered();
+                shown
+                    .map(|text| self.fitted_prompt(text, config, decoder, policy))
+                    .collect()
+            };
             ask_policy(config, decoder, policy, &prompts, key, progress)?
         };
         let mut analyses: Vec<Analysis> = trajectories
@@ -337,6 +340,7 @@ impl Hindsight {
                 ..Analysis::default()
             })
             .collect();
+        let _span = tracing::debug_span!("read_answers", answers = answers.len()).entered();
         for (index, answer) in asked.into_iter().zip(answers) {
             if let (Some(analysis), Some(text)) = (analyses.get_mut(index), texts.get(index)) {
                 self.read(answer, text, analysis);
@@ -502,6 +506,7 @@ fn ask_policy(
     let mut answers: Vec<Answer> = Vec::with_capacity(prompts.len());
     let context = config.model.context_length.min(decoder.config().max_positions);
     let room = prompt_room(config, decoder);
+    let span = tracing::debug_span!("encode_prompts", prompts = prompts.len()).entered();
     for (index, prompt) in prompts.iter().enumerate() {
         let mut append = policy.conversation.opening(&prompt.text);
         let cut = append.len().saturating_sub(room);
@@ -522,6 +527,7 @@ fn ask_policy(
             key: key.with("request", index as u64),
         })?;
     }
+    span.exit();
     let mut finished = 0;
     while !engine.is_idle() {
         for generation in engine.step()? {

@@ -192,7 +192,9 @@ impl Session<'_> {
                 });
             }
             let started = std::time::Instant::now();
+            let span = tracing::info_span!("update", number = self.tuner.update + 1).entered();
             let Some(output) = self.tuner.step()? else { break };
+            span.exit();
             let update = self.tuner.update;
             let last = update == self.tuner.total;
             let mut metrics = Metrics::new();
@@ -262,6 +264,7 @@ impl Session<'_> {
         if update == 0 || self.saved == Some(update) {
             return Ok(());
         }
+        let _span = tracing::info_span!("checkpoint", number = update).entered();
         self.metrics.sync()?;
         let mut draft = self.store.begin(update)?;
         let folder = draft.folder(MODEL)?;

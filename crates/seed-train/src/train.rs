@@ -201,6 +201,7 @@ impl Session {
             if stop.is_set() {
                 return self.stop(total, observer);
             }
+            let _span = tracing::info_span!("iteration", number = self.trainer.iteration + 1).entered();
             let IterationOutput {
                 mut metrics,
                 trajectories,
@@ -218,6 +219,7 @@ impl Session {
             self.metrics.record(iteration, &metrics)?;
             let logged = config.logging.trajectories_every as u64;
             if logged > 0 && iteration.is_multiple_of(logged) {
+                let _span = tracing::info_span!("write_trajectories").entered();
                 write_json_lines(&self.run.trajectories_path(iteration), &trajectories)?;
                 if !analyses.is_empty() {
                     write_json_lines(&self.run.skills_path(iteration), &analyses)?;
@@ -282,6 +284,7 @@ impl Session {
 
     fn save(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let iteration = self.trainer.iteration;
+        let _span = tracing::info_span!("checkpoint", number = iteration).entered();
         self.metrics.sync()?;
         self.evaluations.sync()?;
         let mut draft = self.store.begin(iteration)?;

@@ -720,7 +720,13 @@ fn every_recorded_name_is_registered() {
             "action/valid_share",
             "group/tied_share",
             "advantage/mean",
+            "cost/update_tokens_per_trained_token",
+            "cost/tokens_per_trained_token",
             "timing/rollout_seconds",
+            "timing/environment_seconds",
+            "timing/environment_share",
+            "timing/prefill_seconds",
+            "timing/decode_seconds",
             "timing/update_seconds",
             "timing/rescore_seconds",
             "timing/iteration_seconds",
@@ -729,5 +735,60 @@ fn every_recorded_name_is_registered() {
         }
         let (evaluation, trajectories) = trainer.evaluate(EvaluationSplit::Seen, &mut Silent).unwrap();
         assert_eq!((evaluation.episodes, trajectories.len()), (2, 2));
+    }
+}
+
+#[test]
+fn the_tokens_computed_are_those_that_have_to_be() {
+    let model = TinyModel::new();
+    let overrides = [
+        "algorithm.name=grpo",
+        "algorithm.epochs=2",
+        "rollout.self_check_share=0.0",
+    ];
+    let config = support::config(&model.path(), &model.path(), "http://127.0.0.1:1/v1", &overrides);
+    let world = open_world(&config.world).unwrap().world;
+    let mut trainer = Trainer::new(config, world, model.policy()).unwrap();
+    for _ in 0..2 {
+        let output = trainer.run_iteration(&mut Silent).unwrap();
+        let (mut sampling, mut training, mut trained, mut group) = (0, 0, 0, None);
+        for trajectory in &output.trajectories {
+            let opening = trajectory.steps[0].prompt_ids.len();
+            let lengths = trajectory
+                .steps
+                .iter()
+                .map(|step| step.prompt_ids.len() + step.response_ids.len());
+            // The last token is sampled and never read.
+            let rows = lengths.sum::<usize>() - 1;
+            // All but the last token of the opening are read once for a whole group.
+            let shared = group.replace(trajectory.group) == Some(trajectory.group);
+            sampling += rows - if shared { opening - 1 } else { 0 };
+            training += rows;
+            trained += trajectory.response_tokens();
+        }
+        let value = |name: &str| output.metrics.get(name).unwrap();
+        assert_eq!(value("cost/rollout_tokens"), sampling as f64);
+        assert_eq!(
+            (value("cost/analysis_tokens"), value("cost/self_check_tokens")),
+            (0.0, 0.0)
+        );
+        assert_eq!(
+            value("cost/rescore_tokens"),
+            training as f64,
+            "the reference scores each row"
+        );
+        assert_eq!(
+            value("cost/update_tokens"),
+            2.0 * training as f64,
+            "in two epochs"
+        );
+        assert_eq!(
+            value("cost/update_tokens_per_trained_token"),
+            2.0 * training as f64 / trained as f64
+        );
+        assert_eq!(
+            value("cost/tokens_per_trained_token"),
+            (sampling + 3 * training) as f64 / trained as f64
+        );
     }
 }

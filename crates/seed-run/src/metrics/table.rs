@@ -63,6 +63,7 @@ const RESPONSE: &str = "response tokens of rows that train";
 const GATED: &str = "response tokens under the distillation mask";
 const ANALYSED: &str = "episodes sent to the analyser";
 const PANEL: &str = "the split's fixed panel";
+const ITERATION: &str = "the iteration, without evaluation";
 const UPDATES: &str = "the iteration's optimiser steps";
 
 /// In the order of the documentation: one group per first part of the name.
@@ -250,13 +251,33 @@ pub(crate) const METRICS: &[MetricDefinition] = &[
         "Length of episodes."),
     metric("evaluation/{split}/valid_action_share", "share", "responses that obeyed the action format",
         "responses", PANEL, "Whether the format is kept."),
+    metric("cost/rollout_tokens", "tokens", "tokens computed while sampling, prompts and responses", "", ITERATION,
+        "What sampling computes; a prefix that episodes share counts once."),
+    metric("cost/analysis_tokens", "tokens", "tokens computed while writing skills, prompts and answers", "",
+        ITERATION, "What looking back computes."),
+    metric("cost/self_check_tokens", "tokens", "tokens computed to compare log-probs", "", ITERATION,
+        "What checking the rollout computes."),
+    metric("cost/rescore_tokens", "tokens", "tokens computed while scoring again", "", ITERATION,
+        "What scores under other prompts and other weights compute."),
+    metric("cost/update_tokens", "tokens", "tokens computed by the update, over all epochs", "", ITERATION,
+        "What training computes."),
+    metric("cost/update_tokens_per_trained_token", "1", "tokens computed by the update",
+        "response tokens that train", ITERATION, "What a token costs because of the prompts around it."),
+    metric("cost/tokens_per_trained_token", "1", "tokens computed in all phases", "response tokens that train",
+        ITERATION, "What a token costs in all."),
     seconds("timing/iteration_seconds", "The whole iteration.").verl("timing_s/step").trl("step_time"),
     seconds("timing/rollout_seconds", "Sampling episodes.").verl("timing_s/gen"),
+    seconds("timing/environment_seconds", "Resetting and stepping environments, part of the rollout."),
+    seconds("timing/prefill_seconds", "The engine reading prompts, part of the rollout. A step that also decodes counts \
+         by its rows."),
+    seconds("timing/decode_seconds", "The engine going on with responses, part of the rollout."),
     seconds("timing/analysis_seconds", "Writing skills."),
     seconds("timing/self_check_seconds", "Scoring some rows again to compare their log-probs."),
     seconds("timing/rescore_seconds", "Scoring under the skill prompt."),
     seconds("timing/update_seconds", "Forward, backward and optimiser.").verl("timing_s/update_actor"),
     seconds("timing/evaluation_seconds", "Evaluating.").verl("timing_s/testing"),
+    machine("timing/environment_share", "share", "environment seconds", "iteration seconds",
+        "What the environments cost."),
     machine("timing/sampled_tokens_per_second", "tokens/s", "sampled tokens", "rollout seconds",
         "Speed of sampling."),
     machine("timing/trained_tokens_per_second", "tokens/s", "tokens of the update, prompts included",

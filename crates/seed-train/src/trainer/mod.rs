@@ -7,6 +7,7 @@
 //! Not for: where a run is written (`crate::train`), or what it prints.
 
 pub mod batch;
+mod cost;
 mod names;
 pub mod options;
 mod rollout_metrics;
@@ -25,6 +26,7 @@ use seed_rollout::{EpisodeRequest, Progress, Sequence, Trajectory, rollout};
 use seed_run::{Metrics, PhaseClock};
 
 use self::batch::TrainedSequence;
+use self::cost::Cost;
 use crate::TrainError;
 use crate::config::{self, TrainConfig};
 use crate::evaluate::{self, Evaluation, evaluate};
@@ -131,25 +133,33 @@ impl Trainer {
         let iteration = self.iteration + 1;
         let mut metrics = Metrics::new();
         let mut clock = PhaseClock::new();
+        let mut cost = Cost::from(self.rows_computed());
 
         let trajectories = clock.measure("timing/rollout_seconds", || {
+            let _span = tracing::info_span!("rollout").entered();
             self.roll_out(iteration, &mut metrics, observer)
         })?;
+        cost.record("cost/rollout_tokens", self.rows_computed(), &mut metrics);
         let (mut sequences, advantages) =
             batch::build(&trajectories, &options::advantage_options(&self.config.advantage))?;
         rollout_metrics::record_advantages(&sequences, &advantages, &mut metrics);
         clock.measure("timing/self_check_seconds", || {
+            let _span = tracing::info_span!("self_check").entered();
             self.self_check(iteration, &trajectories, &sequences, &mut metrics)
         })?;
+        cost.record("cost/self_check_tokens", self.rows_computed(), &mut metrics);
 
         let analyses = if self.analyses(iteration) {
             clock.measure("timing/analysis_seconds", || {
+                let _span = tracing::info_span!("analysis").entered();
                 self.analyse(iteration, &trajectories, &mut metrics, observer)
             })?
         } else {
             Vec::new()
         };
+        cost.record("cost/analysis_tokens", self.rows_computed(), &mut metrics);
         clock.measure("timing/rescore_seconds", || {
+            let _span = tracing::info_span!("rescore").entered();
             self.score(
                 iteration,
                 &trajectories,
@@ -159,8 +169,10 @@ impl Trainer {
                 observer,
             )
         })?;
+        cost.record("cost/rescore_tokens", self.rows_computed(), &mut metrics);
         let temperature = self.config.rollout.temperature as f32;
         clock.measure("timing/update_seconds", || {
+            let _span = tracing::info_span!("update", number = iteration).entered();
             update::update(
                 &mut self.policy.decoder,
                 &mut self.optimiser,
@@ -187,6 +199,8 @@ impl Trainer {
                 },
             )
         })?;
+        cost.record("cost/update_tokens", self.rows_computed(), &mut metrics);
+        cost.record_per_trained_token(&sequences, &mut metrics);
         if let AlgorithmOptions::Seed(seed) = options::algorithm_options(&self.config) {
             metrics.set("seed/coefficient", seed.coefficient.at(iteration));
         }
@@ -210,6 +224,19 @@ impl Trainer {
             trajectories,
             analyses,
         })
+    }
+
+    /// Tokens all decoders have computed so far.
+    fn rows_computed(&self) -> u64 {
+        [
+            Some(&self.policy.decoder),
+            self.reference.as_ref(),
+            self.teacher.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+        .map(Decoder::rows_computed)
+        .sum()
     }
 
     /// The world it trains on.
@@ -266,6 +293,7 @@ impl Trainer {
             &mut progress(observer, iteration, Phase::Rollout),
         )?;
         rollout_metrics::record_episodes(&report.trajectories, metrics);
+        rollout_metrics::record_times(report.environment_time, engine.times(), metrics);
         Ok(report.trajectories)
     }
 
@@ -361,6 +389,7 @@ impl Trainer {
         let teacher = self.teacher.as_ref().unwrap_or(&self.policy.decoder);
         let cut = options::sequence_options(&self.config, self.policy.decoder.config().max_positions);
         let mut rewritten = Vec::new();
+        let span = tracing::debug_span!("rewrite_prompts", trajectories = trajectories.len()).entered();
         for (trajectory, analysis) in trajectories.iter().zip(analyses) {
             let Some(skill) = &analysis.skill else {
                 rewritten.push(Vec::new());
@@ -372,6 +401,7 @@ impl Trainer {
                 }),
             );
         }
+        span.exit();
         // A rewritten sequence belongs to the plain one whose first response is the same step.
         let mut pairs = Vec::new();
         for (index, trained) in sequences.iter().enumerate() {

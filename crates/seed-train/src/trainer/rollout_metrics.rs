@@ -3,7 +3,9 @@
 //! Episodes whose environment failed are counted and left out of every mean.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use seed_model::EngineTimes;
 use seed_rl::Advantages;
 use seed_rollout::{FinishKind, Step, Trajectory};
 use seed_run::{Metrics, process_memory};
@@ -152,6 +154,13 @@ pub(super) fn record_advantages(
     }
 }
 
+/// Records what the time of a rollout was spent on.
+pub(super) fn record_times(environment: Duration, engine: EngineTimes, metrics: &mut Metrics) {
+    metrics.set("timing/environment_seconds", environment.as_secs_f64());
+    metrics.set("timing/prefill_seconds", engine.prefill.as_secs_f64());
+    metrics.set("timing/decode_seconds", engine.decode.as_secs_f64());
+}
+
 /// Records what depends on the machine: speeds and memory.
 pub(super) fn record_speed(
     trajectories: &[Trajectory],
@@ -185,6 +194,12 @@ pub(super) fn record_speed(
         if let Some(seconds) = metrics.get(phase).filter(|&seconds| seconds > 0.0) {
             metrics.set(name, count as f64 / seconds);
         }
+    }
+    let share = metrics
+        .get("timing/environment_seconds")
+        .zip(metrics.get("timing/iteration_seconds"));
+    if let Some((environment, iteration)) = share {
+        metrics.set("timing/environment_share", environment / iteration);
     }
     if let Some((resident, peak)) = process_memory() {
         metrics.set("memory/resident_bytes", resident as f64);

@@ -55,6 +55,7 @@ pub(super) fn update(
     for _ in 0..options.epochs {
         for indices in order.chunks(options.mini_batch_rows.max(1)) {
             progress(applied + skipped_empty + skipped_non_finite, steps);
+            let _span = tracing::debug_span!("mini_batch", rows = indices.len()).entered();
             let mut objective = plan.mini_batch(indices)?;
             if !objective.trains() {
                 skipped_empty += 1;
@@ -115,6 +116,7 @@ pub(super) fn update(
 
 /// Moves `average` towards `policy`: `average = decay * average + (1 - decay) * policy`, element by element.
 pub fn moving_average(average: &mut Decoder, policy: &Decoder, decay: f64) {
+    let _span = tracing::debug_span!("moving_average").entered();
     let (keep, take) = (decay as f32, (1.0 - decay) as f32);
     average.update(|parameters| {
         for (value, new) in parameters.flat_mut().iter_mut().zip(policy.parameters().flat()) {

@@ -119,6 +119,12 @@ pub enum RunError {
         /// The registered name most like it.
         nearest: Option<String>,
     },
+    /// A profile was to be recorded in a process that has recorded one before.
+    #[error("`{}` cannot be recorded: a process records one profile in its life", path.display())]
+    SecondProfile {
+        /// The profile's file.
+        path: PathBuf,
+    },
     /// Signal handlers could not be installed.
     #[error("could not install the handler of signal {signal}")]
     Signal {

@@ -5,6 +5,7 @@
 //! - [`MetricsWriter`]: numbers, each registered with what it means.
 //! - [`write_json_lines`], [`read_json_lines`]: trajectories and skills.
 //! - [`write_atomic`], [`LineFile`]: the two ways a file may change.
+//! - [`Profile`]: what the process did when, for a trace viewer.
 //! - [`StopFlag`], [`ExitCode`]: being asked to stop, and saying how it ended.
 //!
 //! Not for: anything about models, environments or training; contents are bytes, lines and named tensors.
@@ -20,6 +21,7 @@ mod lock;
 mod memory;
 pub mod metrics;
 mod phase_clock;
+mod profile;
 mod run_directory;
 mod signals;
 mod tensors;
@@ -37,6 +39,7 @@ pub use lock::RunLock;
 pub use memory::process_memory;
 pub use metrics::{Metrics, MetricsOptions, MetricsWriter};
 pub use phase_clock::PhaseClock;
+pub use profile::{Profile, ProfileOptions, ProfileReport};
 pub use run_directory::{RunDirectory, RunRecord, config_path, read_run_record};
 pub use signals::StopFlag;
 pub use tensors::{NamedTensor, TensorView, read_tensors};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use seed_run::ProfileOptions;
 
 /// Post-trains LLM agents with SEED: act, look back, write a skill, re-score, update.
 #[derive(Parser, Debug)]
@@ -61,6 +62,29 @@ pub(crate) struct ConfigFile {
     pub set: Vec<String>,
 }
 
+/// A trace of a training program.
+#[derive(Args, Debug)]
+pub(crate) struct Profiling {
+    /// Write a trace of what runs when here (Chrome's trace format, for ui.perfetto.dev or chrome://tracing).
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// Iterations (of `sft`: updates) in which the trace shows engine steps, packs and operations too; phases are
+    /// shown to the end.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub profile_iterations: u64,
+}
+
+impl Profiling {
+    /// What to record; `iteration` is the name of the program's iterations.
+    pub(crate) fn options(&self, iteration: &'static str) -> ProfileOptions {
+        ProfileOptions {
+            iteration,
+            detailed_iterations: Some(self.profile_iterations),
+            ..ProfileOptions::default()
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// Folder for the two runs.
@@ -87,6 +111,8 @@ pub(crate) struct Train {
     /// Print every derived quantity and stop before the first episode.
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub profiling: Profiling,
 }
 
 #[derive(Args, Debug)]
@@ -108,6 +134,9 @@ pub(crate) struct Eval {
     /// Exit with status 1 when overall success on any panel is below this share.
     #[arg(long)]
     pub min: Option<f64>,
+    /// Write a trace of what runs when here (Chrome's trace format, for ui.perfetto.dev or chrome://tracing).
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -123,6 +152,9 @@ pub(crate) struct Collect {
     /// Split to play.
     #[arg(long, default_value = "train")]
     pub split: String,
+    /// Write a trace of what runs when here (Chrome's trace format, for ui.perfetto.dev or chrome://tracing).
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -163,6 +195,8 @@ pub(crate) struct Sft {
     /// Continue the run in `run.directory` from its newest whole checkpoint.
     #[arg(long)]
     pub resume: bool,
+    #[command(flatten)]
+    pub profiling: Profiling,
 }
 
 #[derive(Args, Debug)]

@@ -5,13 +5,16 @@ mod chart;
 mod commands;
 mod display;
 mod failure;
+mod profile;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use seed_run::ProfileOptions;
 
 use crate::arguments::{Arguments, Command};
 use crate::display::error_line;
+use crate::profile::profiled;
 
 /// Training allocates and frees large buffers all the time; the system allocator returns them to the kernel each time.
 #[global_allocator]
@@ -23,10 +26,32 @@ fn main() -> ExitCode {
     let output = arguments.output;
     let result = match &arguments.command {
         Command::Demo(command) => commands::demo::run(command, output),
-        Command::Train(command) => commands::train::train(command, output),
-        Command::Sft(command) => commands::train::sft(command, output),
-        Command::Eval(command) => commands::eval::run(command, output),
-        Command::Collect(command) => commands::data::collect(command, output),
+        Command::Train(command) => {
+            let (file, options) = (
+                command.profiling.profile.as_deref(),
+                command.profiling.options("iteration"),
+            );
+            profiled(file, options, output, || commands::train::train(command, output))
+        }
+        Command::Sft(command) => {
+            let (file, options) = (
+                command.profiling.profile.as_deref(),
+                command.profiling.options("update"),
+            );
+            profiled(file, options, output, || commands::train::sft(command, output))
+        }
+        Command::Eval(command) => {
+            let options = ProfileOptions::default();
+            profiled(command.profile.as_deref(), options, output, || {
+                commands::eval::run(command, output)
+            })
+        }
+        Command::Collect(command) => {
+            let options = ProfileOptions::default();
+            profiled(command.profile.as_deref(), options, output, || {
+                commands::data::collect(command, output)
+            })
+        }
         Command::Annotate(command) => commands::data::annotate(command, output),
         Command::Demonstrate(command) => commands::data::demonstrate(command, output),
         Command::Compare(command) => commands::compare::run(command, output),

@@ -27,13 +27,11 @@ fn load<C: Document>(file: &ConfigFile, display: &Display) -> Result<C, Failure>
     Ok(loaded.config)
 }
 
-/// Uses `threads` worker threads everywhere; 0 leaves one per core.
+/// Uses `threads` worker threads everywhere, 0 for one per core, with names that a profile shows.
 fn set_threads(threads: usize) -> Result<(), Failure> {
-    if threads == 0 {
-        return Ok(());
-    }
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
+        .thread_name(|index| format!("worker {index}"))
         .build_global()
         .map_err(|error| Failure::new(error, seed_run::ExitCode::Resource))
 }

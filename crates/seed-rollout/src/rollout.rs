@@ -1,8 +1,9 @@
 //! Playing episodes: environments and generation driven together.
 //!
 //! Episodes advance independently: as soon as a response is finished its environment is stepped and the next turn is
-//! submitted, so a long response never holds up the others, and a finished episode leaves at once. Nothing an episode
-//! samples depends on which others are running: its random key and the batch-invariant model see to that.
+//! submitted, so a long response never holds up the others, and a finished episode leaves at once. Episodes begin as others
+//! end: one in progress holds the keys and values of its sequence, and memory must not grow with their number. Nothing an
+//! episode samples depends on which others are running: its random key and the batch-invariant model see to that.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -99,6 +100,8 @@ pub struct RolloutOptions {
     pub history_length: usize,
     /// Turn limit.
     pub max_steps: usize,
+    /// Most episodes in progress at once, at least 1; the others wait for one to end. Results do not depend on it.
+    pub max_active: usize,
     /// Token limits.
     pub tokens: TokenBudget,
     /// Sampling settings.
@@ -190,7 +193,8 @@ pub fn rollout(
         options,
         episodes: Vec::with_capacity(requests.len()),
         report: RolloutReport::default(),
-        shared: None,
+        opening: None,
+        later: None,
     };
     for (request, opening) in requests.into_iter().zip(openings) {
         let episode = player.begin(request, opening);
@@ -201,14 +205,22 @@ pub fn rollout(
         successes: 0,
         total: player.episodes.len(),
     };
-    let span = tracing::debug_span!("prompts", episodes = progress.total).entered();
-    for slot in 0..player.episodes.len() {
-        if !player.submit_turn(generator, slot)? {
-            progress.count(&player.episodes, slot, observer);
+    let mut waiting = 0..player.episodes.len();
+    let mut playing = 0;
+    loop {
+        while playing < options.max_active.max(1)
+            && let Some(slot) = waiting.next()
+        {
+            let _span = tracing::debug_span!("prompts", episodes = 1).entered();
+            if player.submit_turn(generator, slot)? {
+                playing += 1;
+            } else {
+                progress.count(&player.episodes, slot, observer);
+            }
         }
-    }
-    span.exit();
-    while !generator.is_idle() {
+        if generator.is_idle() {
+            break;
+        }
         let finished = generator.step()?;
         if finished.is_empty() {
             continue;
@@ -229,6 +241,8 @@ pub fn rollout(
         let _span = tracing::debug_span!("prompts", episodes = actions.len()).entered();
         for (&(slot, _), result) in actions.iter().zip(results) {
             if player.advance(slot, result) || !player.submit_turn(generator, slot)? {
+                playing -= 1;
+                player.forget(slot);
                 progress.count(&player.episodes, slot, observer);
             }
         }
@@ -269,8 +283,16 @@ struct Player<'a> {
     options: &'a RolloutOptions,
     episodes: Vec<Episode>,
     report: RolloutReport,
-    /// The opening computed last and its state: members of a group follow one another and share it.
-    shared: Option<(Vec<u32>, SequenceState)>,
+    /// The first prompt computed last: members of a group begin one after the other and share it.
+    opening: Option<Computed>,
+    /// The whole prompt of a later step computed last (windowed only), apart because such turns come between beginnings.
+    later: Option<Computed>,
+}
+
+/// Ids and the model's state after them.
+struct Computed {
+    ids: Vec<u32>,
+    state: SequenceState,
 }
 
 impl Player<'_> {
@@ -371,7 +393,7 @@ impl Player<'_> {
             return Ok(false);
         }
         let (state, append) = if opening {
-            self.shared_opening(generator, &prompt_ids)?
+            self.shared_prompt(generator, &prompt_ids, step == 0)?
         } else {
             self.report.prefilled_tokens += prompt_ids.len();
             let Some(episode) = self.episodes.get_mut(slot) else {
@@ -404,26 +426,42 @@ impl Player<'_> {
         Ok(true)
     }
 
-    /// The state after all but the last id of an opening, computed once for a run of equal openings.
-    fn shared_opening(
+    /// The state after all but the last id of a whole prompt, computed once for a run of equal ones.
+    fn shared_prompt(
         &mut self,
         generator: &mut dyn Generator,
         ids: &[u32],
+        is_first: bool,
     ) -> Result<(SequenceState, Vec<u32>), RolloutError> {
         let Some((last, prefix)) = ids.split_last() else {
             return Ok((generator.empty_state(), Vec::new()));
         };
-        if self.shared.as_ref().is_none_or(|(known, _)| known != prefix) {
-            let state = generator.prefill(generator.empty_state(), prefix)?;
-            self.report.prefilled_tokens += prefix.len();
-            self.shared = Some((prefix.to_vec(), state));
-        }
         self.report.prefilled_tokens += 1;
-        let state = match &self.shared {
-            Some((_, state)) => state.clone(),
-            None => generator.empty_state(),
+        let shared = if is_first {
+            &mut self.opening
+        } else {
+            &mut self.later
+        };
+        let state = match shared {
+            Some(known) if known.ids == prefix => known.state.clone(),
+            _ => {
+                let state = generator.prefill(generator.empty_state(), prefix)?;
+                self.report.prefilled_tokens += prefix.len();
+                *shared = Some(Computed {
+                    ids: prefix.to_vec(),
+                    state: state.clone(),
+                });
+                state
+            }
         };
         Ok((state, vec![*last]))
+    }
+
+    /// Lets go of what only the next turn of an episode would have needed.
+    fn forget(&mut self, slot: usize) {
+        if let Some(episode) = self.episodes.get_mut(slot) {
+            episode.state = None;
+        }
     }
 
     /// Writes a response into its trajectory; returns the action to perform.

@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use seed_env::testing::{Failures, Injection, ToyOptions};
@@ -77,6 +78,8 @@ fn a_group_shares_its_opening() {
         let options = fixture.options(context);
         let options = seed_rollout::RolloutOptions {
             max_steps: 1,
+            // Fewer than a group: its members begin at different times.
+            max_active: 2,
             ..options
         };
         let mut all = requests(&*world, 3, 5);
@@ -113,6 +116,10 @@ fn nothing_depends_on_order_batch_size_or_threads() {
         let all = requests(&*world, 4, 3);
         let play =
             |requests: Vec<EpisodeRequest>, max_active: usize, prefill_chunk: usize, threads: usize| {
+                let options = seed_rollout::RolloutOptions {
+                    max_active,
+                    ..options.clone()
+                };
                 rayon::ThreadPoolBuilder::new()
                     .num_threads(threads)
                     .build()
@@ -170,6 +177,37 @@ fn nothing_depends_on_order_batch_size_or_threads() {
             .flat_map(|request| play(vec![request.clone()], 1, 512, 1).trajectories)
             .collect();
         assert_eq!(lines(&alone), lines(&expected.trajectories));
+    }
+}
+
+#[test]
+fn episodes_begin_as_others_end() {
+    let fixture = Fixture::new();
+    let (_, world) = toy(ToyOptions::default());
+    for context in CONTEXTS {
+        for max_active in [1, 3, 4, 12, 50] {
+            let options = seed_rollout::RolloutOptions {
+                max_active,
+                ..fixture.options(context)
+            };
+            let script = |_, _| vec![fixture.end_of_turn];
+            let mut generator = Scripted::new(&fixture, Box::new(script));
+            let requests = requests(&*world, 4, 3);
+            let report = fixture.play_with(&mut generator, &world, requests, &options, &mut |_| {});
+            assert!(
+                report
+                    .trajectories
+                    .iter()
+                    .all(|trajectory| trajectory.steps.len() == 3)
+            );
+            let slots: Vec<usize> = generator.contexts.iter().map(|(slot, _)| *slot).collect();
+            let in_progress = |now: usize| {
+                let begun: BTreeSet<usize> = slots[..=now].iter().copied().collect();
+                begun.iter().filter(|slot| slots[now..].contains(slot)).count()
+            };
+            let most = (0..slots.len()).map(in_progress).max();
+            assert_eq!(most, Some(max_active.min(12)), "{context:?}");
+        }
     }
 }
 

@@ -82,6 +82,7 @@ impl Fixture {
             context,
             history_length: 2,
             max_steps: 3,
+            max_active: 5,
             tokens: TokenBudget {
                 prompt: 900,
                 response: 10,

@@ -141,6 +141,7 @@ pub fn rollout_options(config: &config::TrainConfig, end_tokens: &Arc<[u32]>) ->
         context: config.world.context.into(),
         history_length: config.world.history_length,
         max_steps: config.world.max_steps,
+        max_active: config.rollout.max_active_sequences,
         tokens: TokenBudget {
             prompt: config.rollout.max_prompt_tokens,
             response: config.rollout.max_response_tokens,

@@ -21,11 +21,14 @@ use crate::pack::Pack;
 use crate::sampler::{Sampling, sample};
 use crate::sequence_state::SequenceState;
 
-/// Parameters up to which a step is split into groups of sequences: their weights stay in a processor's caches.
+/// Parameters up to which a model's weights stay in a processor's caches.
 const LARGEST_GROUPED: usize = 1 << 24;
 
 /// Fewest rows worth a group of their own.
 const GROUP_ROWS: usize = 4;
+
+/// The same where all weights come from memory for every group.
+const GROUP_ROWS_OF_LARGE: usize = 256;
 
 /// Bounds of the work done at a time. Results do not depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -532,14 +535,15 @@ impl<'a> Engine<'a> {
 /// Number of groups for a step over `rows` rows.
 ///
 /// Groups run side by side and need not wait for each other at every operation, which costs small models a good part
-/// of a step. A group reads all weights, though, so large models, bound by memory, are better off with one group whose
-/// operations are split over the threads.
+/// of a step. A group reads all weights, though, so large models with few rows, bound by memory, are better off with one
+/// group whose operations are split over the threads.
 fn group_count(decoder: &Decoder, rows: usize) -> usize {
-    if decoder.parameters().total() > LARGEST_GROUPED {
-        1
+    let fewest = if decoder.parameters().total() > LARGEST_GROUPED {
+        GROUP_ROWS_OF_LARGE
     } else {
-        parallel::threads().min(rows / GROUP_ROWS).max(1)
-    }
+        GROUP_ROWS
+    };
+    parallel::threads().min(rows / fewest).max(1)
 }
 
 /// Cuts `shares` into at most `count` consecutive parts of about the same number of rows.

@@ -57,6 +57,9 @@ pub(crate) trait Lanes: Copy {
     /// Asks for the cache line at `address`, which need not be readable.
     fn prefetch(address: *const f32);
 
+    /// As [`Lanes::prefetch`], into the second cache only.
+    fn prefetch_far(address: *const f32);
+
     /// Reads sixteen values.
     ///
     /// # Safety

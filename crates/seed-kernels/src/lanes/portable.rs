@@ -103,4 +103,7 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn prefetch(_address: *const f32) {}
+
+    #[inline(always)]
+    fn prefetch_far(_address: *const f32) {}
 }

@@ -3,13 +3,14 @@
 //! Not for: being called from code that was not compiled for these instructions (see [`super::Lanes`]).
 
 use core::arch::x86_64::{
-    __m256, __m512, _CMP_LT_OQ, _MM_HINT_T0, _mm_prefetch, _mm256_add_epi32, _mm256_add_ps, _mm256_blendv_ps,
-    _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_div_ps, _mm256_fmadd_ps, _mm256_loadu_ps,
-    _mm256_max_ps, _mm256_mul_ps, _mm256_set1_epi32, _mm256_set1_ps, _mm256_slli_epi32, _mm256_sqrt_ps,
-    _mm256_storeu_ps, _mm256_sub_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_castps_si512,
-    _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_div_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_mask_blend_ps, _mm512_mask_loadu_ps, _mm512_mask_storeu_ps, _mm512_max_ps, _mm512_mul_ps,
-    _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_sqrt_ps, _mm512_storeu_ps, _mm512_sub_ps,
+    __m256, __m512, _CMP_LT_OQ, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch, _mm256_add_epi32, _mm256_add_ps,
+    _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_div_ps,
+    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_max_ps, _mm256_mul_ps, _mm256_set1_epi32, _mm256_set1_ps,
+    _mm256_slli_epi32, _mm256_sqrt_ps, _mm256_storeu_ps, _mm256_sub_ps, _mm512_add_epi32, _mm512_add_ps,
+    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_div_ps, _mm512_fmadd_ps,
+    _mm512_loadu_ps, _mm512_mask_blend_ps, _mm512_mask_loadu_ps, _mm512_mask_storeu_ps, _mm512_max_ps,
+    _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_sqrt_ps, _mm512_storeu_ps,
+    _mm512_sub_ps,
 };
 
 use super::{LANES, Lanes};
@@ -114,6 +115,11 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn prefetch(address: *const f32) {
         intrinsics!(_mm_prefetch::<_MM_HINT_T0>(address.cast()));
+    }
+
+    #[inline(always)]
+    fn prefetch_far(address: *const f32) {
+        intrinsics!(_mm_prefetch::<_MM_HINT_T1>(address.cast()));
     }
 
     #[inline(always)]
@@ -249,5 +255,10 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn prefetch(address: *const f32) {
         intrinsics!(_mm_prefetch::<_MM_HINT_T0>(address.cast()));
+    }
+
+    #[inline(always)]
+    fn prefetch_far(address: *const f32) {
+        intrinsics!(_mm_prefetch::<_MM_HINT_T1>(address.cast()));
     }
 }

@@ -12,12 +12,12 @@ use crate::instruction_set::{InstructionSet, dispatched};
 use crate::lanes::{LANES, Lanes};
 use crate::parallel::{self, SharedOutput};
 use crate::scratch;
-use tile::{Extent, Left, Output, Right};
+use tile::{Ahead, Extent, Left, Output, Right};
 
 /// Length of the pieces that the summed index is cut into: a tile's left operand of this length stays in the first
 /// cache.
 const DEPTH_BLOCK: usize = 256;
-/// Columns whose right operand, one depth block long, stays in the second cache.
+/// Columns that one strip of rows goes through at a time.
 const COLUMN_BLOCK: usize = 1024;
 /// Rows this many values apart share their places in the first cache, which has fewer of them than a tile has rows.
 const COMPETING_STRIDE: usize = 1024;
@@ -98,14 +98,24 @@ fn product_body<V: Lanes>(
     packing: &mut [f32],
 ) {
     let depth = extent.depth;
+    let row_tiles = extent.rows.div_ceil(V::TILE_ROWS);
     // One strip of rows meets every value of B once: nothing to keep in a cache, so read it in one go.
-    let depth_block = if extent.rows <= V::TILE_ROWS && packing.is_empty() {
+    let depth_block = if row_tiles <= 1 && packing.is_empty() {
         depth.max(1)
     } else {
         DEPTH_BLOCK
     };
-    for column in (0..extent.columns).step_by(COLUMN_BLOCK) {
-        let columns = COLUMN_BLOCK.min(extent.columns - column);
+    // With several, a block of B stays in the first cache for all of them, which bring the next block nearer meanwhile.
+    // A packed left operand would be packed once more for every block.
+    let column_block = match row_tiles {
+        0 | 1 => COLUMN_BLOCK,
+        _ if !packing.is_empty() => COLUMN_BLOCK,
+        2 | 3 => 2 * LANES,
+        _ => 4 * LANES,
+    };
+    let panels_from = |column: usize, k: usize| panels.as_ptr().wrapping_add(column * depth + k * LANES);
+    for column in (0..extent.columns).step_by(column_block) {
+        let columns = column_block.min(extent.columns - column);
         // A depth of zero still has to write zeros.
         for k in (0..depth.max(1)).step_by(depth_block) {
             let block = Extent {
@@ -113,10 +123,22 @@ fn product_body<V: Lanes>(
                 columns,
                 depth: depth_block.min(depth - k),
             };
+            let (next_column, next_k) = if k + depth_block < depth {
+                (column, k + depth_block)
+            } else {
+                (column + column_block, 0)
+            };
+            let ahead = Ahead {
+                start: panels_from(next_column, next_k),
+                vector_stride: depth * LANES,
+                vectors: column_block
+                    .min(extent.columns.saturating_sub(next_column))
+                    .div_ceil(LANES),
+            };
             // SAFETY: the caller checked the lengths; tasks own disjoint parts of the output, and panels are padded
             // to sixteen columns.
             unsafe {
-                tile::multiply::<V>(
+                tile::multiply_ahead::<V>(
                     block,
                     Left {
                         start: a.as_ptr().add(k),
@@ -124,7 +146,7 @@ fn product_body<V: Lanes>(
                         depth_stride: 1,
                     },
                     Right {
-                        start: panels.as_ptr().add(column * depth + k * LANES),
+                        start: panels_from(column, k),
                         depth_stride: LANES,
                         vector_stride: depth * LANES,
                     },
@@ -133,6 +155,7 @@ fn product_body<V: Lanes>(
                         row_stride,
                         accumulate: accumulate || k > 0,
                     },
+                    ahead,
                     packing,
                 );
             }

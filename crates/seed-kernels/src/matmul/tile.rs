@@ -11,6 +11,9 @@ use crate::lanes::{LANES, Lanes};
 /// The most rows that any instruction set's register tile spans.
 pub(crate) const MOST_TILE_ROWS: usize = 14;
 
+/// Accumulators under which a tile is bound by loads, and one more per step would cost time.
+const FEWEST_ACCUMULATORS_AHEAD: usize = 16;
+
 /// Left operand: element `(r, k)` is at `start + r * row_stride + k * depth_stride`.
 #[derive(Clone, Copy)]
 pub(crate) struct Left {
@@ -35,6 +38,25 @@ pub(crate) struct Output {
     pub(crate) row_stride: usize,
     /// Whether chains continue from the present values rather than from zero.
     pub(crate) accumulate: bool,
+}
+
+/// The right operand of the product after this one, which row tiles bring nearer while they compute: the first row tile
+/// the first vector of columns, the second the second, and so on.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead {
+    pub(crate) start: *const f32,
+    pub(crate) vector_stride: usize,
+    /// Vectors of columns that there are.
+    pub(crate) vectors: usize,
+}
+
+impl Ahead {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self {
+        start: std::ptr::null(),
+        vector_stride: 0,
+        vectors: 0,
+    };
 }
 
 /// The extent of a product: `rows` x `columns`, summed over `depth`.
@@ -74,15 +96,45 @@ pub(crate) unsafe fn multiply<V: Lanes>(
     output: Output,
     packing: &mut [f32],
 ) {
-    multiply_on(V::SET, extent, left, right, output, packing);
+    multiply_on(V::SET, extent, left, right, output, Ahead::NONE, packing);
+}
+
+/// As [`multiply`], with what to bring nearer meanwhile.
+///
+/// # Safety
+///
+/// As for [`multiply`]; what is ahead need not be readable.
+pub(crate) unsafe fn multiply_ahead<V: Lanes>(
+    extent: Extent,
+    left: Left,
+    right: Right,
+    output: Output,
+    ahead: Ahead,
+    packing: &mut [f32],
+) {
+    multiply_on(V::SET, extent, left, right, output, ahead, packing);
 }
 
 dispatched! {
-    fn multiply_on(extent: Extent, left: Left, right: Right, output: Output, packing: &mut [f32]) = multiply_body;
+    fn multiply_on(
+        extent: Extent,
+        left: Left,
+        right: Right,
+        output: Output,
+        ahead: Ahead,
+        packing: &mut [f32],
+    ) = multiply_body;
 }
 
 #[inline(always)]
-fn multiply_body<V: Lanes>(extent: Extent, left: Left, right: Right, output: Output, packing: &mut [f32]) {
+fn multiply_body<V: Lanes>(
+    extent: Extent,
+    left: Left,
+    right: Right,
+    output: Output,
+    ahead: Ahead,
+    packing: &mut [f32],
+) {
     let tiles = extent.rows.div_ceil(V::TILE_ROWS);
     let mut row = 0;
     for tile in 0..tiles {
@@ -99,21 +151,27 @@ fn multiply_body<V: Lanes>(extent: Extent, left: Left, right: Right, output: Out
                 ..output
             };
             let strip = Extent { rows, ..extent };
+            // Lines of the right operand are in order along the depth, so one vector of columns is read with one pointer.
+            let near = if tile < ahead.vectors {
+                (ahead.start.wrapping_add(tile * ahead.vector_stride), LANES)
+            } else {
+                (right.start, 0)
+            };
             match rows {
-                1 => row_strip::<V, 1>(strip, left, right, output, packing),
-                2 => row_strip::<V, 2>(strip, left, right, output, packing),
-                3 => row_strip::<V, 3>(strip, left, right, output, packing),
-                4 => row_strip::<V, 4>(strip, left, right, output, packing),
-                5 => row_strip::<V, 5>(strip, left, right, output, packing),
-                6 => row_strip::<V, 6>(strip, left, right, output, packing),
-                7 => row_strip::<V, 7>(strip, left, right, output, packing),
-                8 => row_strip::<V, 8>(strip, left, right, output, packing),
-                9 => row_strip::<V, 9>(strip, left, right, output, packing),
-                10 => row_strip::<V, 10>(strip, left, right, output, packing),
-                11 => row_strip::<V, 11>(strip, left, right, output, packing),
-                12 => row_strip::<V, 12>(strip, left, right, output, packing),
-                13 => row_strip::<V, 13>(strip, left, right, output, packing),
-                _ => row_strip::<V, 14>(strip, left, right, output, packing),
+                1 => row_strip::<V, 1>(strip, left, right, output, near, packing),
+                2 => row_strip::<V, 2>(strip, left, right, output, near, packing),
+                3 => row_strip::<V, 3>(strip, left, right, output, near, packing),
+                4 => row_strip::<V, 4>(strip, left, right, output, near, packing),
+                5 => row_strip::<V, 5>(strip, left, right, output, near, packing),
+                6 => row_strip::<V, 6>(strip, left, right, output, near, packing),
+                7 => row_strip::<V, 7>(strip, left, right, output, near, packing),
+                8 => row_strip::<V, 8>(strip, left, right, output, near, packing),
+                9 => row_strip::<V, 9>(strip, left, right, output, near, packing),
+                10 => row_strip::<V, 10>(strip, left, right, output, near, packing),
+                11 => row_strip::<V, 11>(strip, left, right, output, near, packing),
+                12 => row_strip::<V, 12>(strip, left, right, output, near, packing),
+                13 => row_strip::<V, 13>(strip, left, right, output, near, packing),
+                _ => row_strip::<V, 14>(strip, left, right, output, near, packing),
             }
         }
         row += rows;
@@ -131,6 +189,7 @@ unsafe fn row_strip<V: Lanes, const R: usize>(
     left: Left,
     right: Right,
     output: Output,
+    near: (*const f32, usize),
     packing: &mut [f32],
 ) {
     // More rows than the implementation ever asks for: nothing to compile.
@@ -140,7 +199,7 @@ unsafe fn row_strip<V: Lanes, const R: usize>(
     // SAFETY: the caller's promise; the packed copy holds `R` rows and the extent's depth.
     unsafe {
         if packing.is_empty() {
-            strip_tiles::<V, R>(extent, left, right, output);
+            strip_tiles::<V, R>(extent, left, right, output, near);
         } else {
             let packing = &mut packing[..R * extent.depth];
             let mut source = left.start;
@@ -159,7 +218,7 @@ unsafe fn row_strip<V: Lanes, const R: usize>(
                 row_stride: 1,
                 depth_stride: R,
             };
-            strip_tiles::<V, R>(extent, left, right, output);
+            strip_tiles::<V, R>(extent, left, right, output, near);
         }
     }
 }
@@ -170,34 +229,41 @@ unsafe fn row_strip<V: Lanes, const R: usize>(
 ///
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn strip_tiles<V: Lanes, const R: usize>(extent: Extent, left: Left, right: Right, output: Output) {
+unsafe fn strip_tiles<V: Lanes, const R: usize>(
+    extent: Extent,
+    left: Left,
+    right: Right,
+    output: Output,
+    near: (*const f32, usize),
+) {
+    let mut near = near;
     let mut column = 0;
     let wide = V::ACCUMULATORS / R;
     // SAFETY: each tile's columns are within the extent.
     unsafe {
         if wide >= 8 {
             while column + 7 * LANES < extent.columns {
-                column = tile::<V, R, 8>(extent, left, right, output, column);
+                column = tile::<V, R, 8>(extent, left, right, output, &mut near, column);
             }
         }
         if wide >= 4 {
             while column + 3 * LANES < extent.columns {
-                column = tile::<V, R, 4>(extent, left, right, output, column);
+                column = tile::<V, R, 4>(extent, left, right, output, &mut near, column);
             }
         }
         if wide >= 2 {
             while column + LANES < extent.columns {
-                column = tile::<V, R, 2>(extent, left, right, output, column);
+                column = tile::<V, R, 2>(extent, left, right, output, &mut near, column);
             }
         }
         while column < extent.columns {
-            column = tile::<V, R, 1>(extent, left, right, output, column);
+            column = tile::<V, R, 1>(extent, left, right, output, &mut near, column);
         }
     }
 }
 
 /// One register tile of `R` rows and `N` vectors of columns from `column`; gives the first column after it. Only the
-/// last vector may be partial.
+/// last vector may be partial. `near` is an address to bring nearer and its step along the depth.
 ///
 /// # Safety
 ///
@@ -208,6 +274,7 @@ unsafe fn tile<V: Lanes, const R: usize, const N: usize>(
     left: Left,
     right: Right,
     output: Output,
+    near: &mut (*const f32, usize),
     column: usize,
 ) -> usize {
     if output.accumulate && column + N * LANES < extent.columns {
@@ -242,7 +309,13 @@ unsafe fn tile<V: Lanes, const R: usize, const N: usize>(
         }
         let mut a = left.start;
         let mut b = right.start.add(column / LANES * right.vector_stride);
+        // Only a strip's first tile brings something nearer; the others touch what they have.
+        let (mut ahead, step) = std::mem::replace(near, (right.start, 0));
         for _ in 0..extent.depth {
+            if R * N >= FEWEST_ACCUMULATORS_AHEAD {
+                V::prefetch_far(ahead);
+                ahead = ahead.wrapping_add(step);
+            }
             let mut vectors = [V::splat(0.0); N];
             for (n, vector) in vectors.iter_mut().enumerate() {
                 *vector = V::load_at(b.add(n * right.vector_stride));

@@ -255,12 +255,16 @@ def soak_iterations(config, programs, work, failures):
         "endpoint.model": "analyst",
         "checkpoint.every": 50,
     }
-    iterations = train(config, programs / "seed", work / "iterations", settings)
+    results = {}
+    for algorithm in ("grpo", "seed"):
+        directory = work / f"iterations-{algorithm}"
+        iterations = train(config, programs / "seed", directory, {**settings, "algorithm.name": algorithm})
+        rows = sum(iteration.get("seed/row_share", 0.0) for iteration in iterations) / len(iterations)
+        print(f"{algorithm}: share of rows under a skill {rows:.2f}")
+        samples = [(number + 1, iteration["memory/resident_bytes"]) for number, iteration in enumerate(iterations)]
+        results[algorithm] = flat("iterations", samples, failures)
     server.shutdown()
-    rows = sum(iteration.get("seed/row_share", 0.0) for iteration in iterations) / len(iterations)
-    print(f"share of rows under a skill: {rows:.2f}")
-    samples = [(number + 1, iteration["memory/resident_bytes"]) for number, iteration in enumerate(iterations)]
-    return flat("iterations", samples, failures)
+    return results
 
 
 PARTS = {

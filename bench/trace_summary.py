@@ -8,8 +8,9 @@ time's share of the wall time looked at, over all threads. `--within NAME` looks
 span of that name runs; `--number N` takes the one whose argument `number` is N. `--phases` spreads self times over the
 phases in which they fall, in milliseconds.
 
-A thread that hands work to the pool waits inside its span, so the self time of such a span is waiting, not work: the
-last column but one says `waits`. Threads work side by side, so shares add up to more than one.
+A thread that shares work with others waits inside its span until they are done, so the self time of such a span is
+waiting rather than work: the last column but one says `waits`. Threads work side by side, so shares add up to more than
+one.
 """
 
 import argparse
@@ -18,8 +19,8 @@ import sys
 from bisect import bisect_right
 from collections import defaultdict
 
-# Spans that hand all their work to the pool.
-WAITING = {"engine_step", "score", "attend", "attend_backward"}
+# Spans that do nothing but share work.
+WAITING = {"engine_step", "score", "attend", "attend_backward", "pack"}
 # Nanoseconds are whole, microseconds as floats are not.
 TINY = 1e-3
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::support::analyst::Analyst;
-use common::support::{assert_same_contents, contents};
+use common::support::{assert_same_contents, contents, lessons};
 use common::{Scratch, finish, last_lines, program, train};
 use serde_json::Value;
 
@@ -200,6 +200,29 @@ fn a_stopped_or_failed_command_leaves_a_whole_profile() {
     );
     assert_eq!(ended.code, Some(1), "{}", ended.errors);
     assert!(spans(&failed)["engine_step"].len() > 1);
+}
+
+#[test]
+fn fine_tuning_is_recorded_in_detail_for_as_many_updates_as_asked_for() {
+    let scratch = Scratch::new("http://127.0.0.1:1/v1");
+    let examples = scratch.path("examples.jsonl");
+    seed_run::write_json_lines(&examples, lessons()).unwrap();
+    let config = scratch.path("sft.toml");
+    let text = format!(
+        "[run]\ndirectory = {:?}\n[model]\npath = {:?}\ncontext_length = 512\n[sft]\ndata = [{examples:?}]\n\
+         epochs = 2\nbatch_rows = 4\nmax_length = 512\n",
+        scratch.path("tuned"),
+        scratch.model.path(),
+    );
+    fs_err::write(&config, text).unwrap();
+    let file = scratch.path("sft.json");
+    let mut command = program();
+    command.arg("sft").arg(&config).arg("--profile").arg(&file);
+    let ended = finish(command.args(["--profile-iterations", "1"]));
+    assert_eq!(ended.code, Some(0), "{}", ended.errors);
+    let spans = spans(&file);
+    assert!(spans["update"].len() > 2);
+    assert_eq!(spans["optimiser_step"].len(), 1, "of the first update");
 }
 
 #[test]

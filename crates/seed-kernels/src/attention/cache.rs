@@ -80,6 +80,7 @@ impl KeyValueCache {
     ///
     /// Panics when `k` or `v` has another length.
     pub fn append(&mut self, k: &[f32], v: &[f32], rows: usize) {
+        let _span = tracing::trace_span!("cache_append", rows).entered();
         let dim = self.head_dim;
         let width = self.heads.len() * dim;
         assert_eq!(

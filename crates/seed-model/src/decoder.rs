@@ -17,7 +17,7 @@ use seed_kernels::rotary::RotaryTable;
 use crate::buffers::{BufferPool, Buffers, ScoredRows, TrainingBuffers, Workspace, ensure_caches};
 use crate::config::DecoderConfig;
 use crate::error::ModelError;
-use crate::layer::{LayerContext, forward, sized};
+use crate::layer::{LayerContext, forward, forward_wanted, sized};
 use crate::pack::Pack;
 use crate::parameters::Parameters;
 use crate::sequence::{Scores, TokenSequence, validate_tokens};
@@ -226,18 +226,9 @@ impl Decoder {
                 let _span = tracing::debug_span!("score_pack", rows, sequences = own.len()).entered();
                 self.run_pack(buffers);
                 let Buffers {
-                    rows,
-                    workspace,
-                    scored,
-                    ..
+                    workspace, scored, ..
                 } = buffers;
-                scored.hidden.clear();
-                gather_rows(
-                    &workspace.hidden,
-                    rows,
-                    self.config.hidden_size,
-                    &mut scored.hidden,
-                );
+                std::mem::swap(&mut workspace.hidden, &mut scored.hidden);
                 self.score_rows(scored, sequences, range.clone(), temperature, None)
             })
         });
@@ -258,6 +249,8 @@ impl Decoder {
         self.buffers.with(|buffers| {
             buffers.pack.clear();
             buffers.pack.push(tokens, 0);
+            buffers.rows.clear();
+            buffers.rows.extend(0..tokens.len());
             self.run_pack(buffers);
             let mut logits = Vec::new();
             self.head_logits(
@@ -270,17 +263,19 @@ impl Decoder {
         })
     }
 
-    /// Runs all layers on `buffers.pack`; one cache per sequence serves them in turn.
+    /// Runs all layers on `buffers.pack` and leaves the rows `buffers.rows`; one cache per sequence serves the layers in
+    /// turn.
     fn run_pack(&self, buffers: &mut Buffers) {
         let Buffers {
             pack,
+            rows,
             workspace,
             caches,
             ..
         } = buffers;
         ensure_caches(caches, pack, &self.shape, Slots::Shared, self.config.layers);
         let mut caches: Vec<&mut [KeyValueCache]> = caches.iter_mut().map(Vec::as_mut_slice).collect();
-        self.run_layers(pack, &mut caches, Slots::Shared, workspace);
+        self.run_layers(pack, rows, &mut caches, Slots::Shared, workspace);
     }
 
     /// Checks everything about a list of sequences that can be wrong before work begins.
@@ -384,27 +379,31 @@ impl Decoder {
         matmul(normed, rows, &self.packed.head, logits, false);
     }
 
-    /// Embeds the pack's tokens into `workspace.hidden` and runs all layers on it, keeping nothing for a backward
-    /// pass. `caches[s]` are those of segment `s`.
+    /// Embeds the pack's tokens and runs all layers on them, keeping nothing for a backward pass; `workspace.hidden` is
+    /// left with the rows `wanted`, which increase, alone. `caches[s]` are those of segment `s`.
     pub(crate) fn run_layers(
         &self,
         pack: &Pack,
+        wanted: &[usize],
         caches: &mut [&mut [KeyValueCache]],
         slots: Slots,
         workspace: &mut Workspace,
     ) {
-        self.embed(pack, &mut workspace.hidden);
+        let Workspace {
+            hidden,
+            activations,
+            scratch,
+        } = workspace;
+        self.embed(pack, hidden);
         let rotary = self.rotary(pack.positions_needed());
         for layer in 0..self.config.layers {
-            forward(
-                &self.layer_context(layer, &rotary, pack),
-                &mut workspace.hidden,
-                caches,
-                slots.of(layer),
-                &mut workspace.activations,
-                &mut workspace.scratch,
-                false,
-            );
+            let context = self.layer_context(layer, &rotary, pack);
+            let slot = slots.of(layer);
+            if layer + 1 == self.config.layers && wanted.len() < pack.rows() {
+                forward_wanted(&context, hidden, wanted, caches, slot, activations, scratch);
+            } else {
+                forward(&context, hidden, caches, slot, activations, scratch, false);
+            }
         }
     }
 

@@ -177,8 +177,9 @@ struct Share<'s> {
 #[derive(Default)]
 struct Group {
     pack: Pack,
+    /// Rows of the pack after which a token is chosen.
+    wanted: Vec<usize>,
     workspace: Workspace,
-    last_hidden: Vec<f32>,
     normed: Vec<f32>,
     logits: Vec<f32>,
 }
@@ -187,36 +188,32 @@ impl Group {
     /// Reads every share and chooses the next token of those read to their end.
     fn advance(&mut self, decoder: &Decoder, shares: &mut [Share<'_>]) {
         let config = decoder.config();
-        let width = config.hidden_size;
         let rows: usize = shares.iter().map(|share| share.count).sum();
         let _span = tracing::debug_span!("step_group", rows, sequences = shares.len()).entered();
         self.pack.clear();
+        self.wanted.clear();
         for share in &*shares {
             let state = &share.active.request.state;
             let start = state.cached();
             self.pack.push(&state.tokens[start..start + share.count], start);
+            if share.reaches_end {
+                self.wanted.push(self.pack.rows() - 1);
+            }
         }
         let mut caches: Vec<&mut [KeyValueCache]> = shares
             .iter_mut()
             .map(|share| share.active.request.state.caches.as_mut_slice())
             .collect();
-        decoder.run_layers(&self.pack, &mut caches, Slots::PerLayer, &mut self.workspace);
-
-        self.last_hidden.clear();
-        for (segment, _) in self
-            .pack
-            .segments
-            .iter()
-            .zip(&*shares)
-            .filter(|(_, share)| share.reaches_end)
-        {
-            let row = segment.rows.end - 1;
-            self.last_hidden
-                .extend_from_slice(&self.workspace.hidden[row * width..(row + 1) * width]);
-        }
+        decoder.run_layers(
+            &self.pack,
+            &self.wanted,
+            &mut caches,
+            Slots::PerLayer,
+            &mut self.workspace,
+        );
         let mut reached: Vec<&mut Share<'_>> = shares.iter_mut().filter(|share| share.reaches_end).collect();
         decoder.head_logits(
-            &self.last_hidden,
+            &self.workspace.hidden,
             reached.len(),
             &mut self.normed,
             &mut self.logits,
@@ -390,6 +387,7 @@ impl<'a> Engine<'a> {
             pack.push(&state.tokens[start..end], start);
             decoder.run_layers(
                 pack,
+                &[],
                 &mut [state.caches.as_mut_slice()],
                 Slots::PerLayer,
                 workspace,

@@ -224,6 +224,25 @@ pub(crate) fn forward(
     if keep {
         copy_into(&mut activations.middle, hidden);
     }
+    feed_forward(context, hidden, rows, activations, scratch);
+}
+
+/// The second half of a layer, in place on `hidden`, `[rows, hidden_size]`.
+fn feed_forward(
+    context: &LayerContext<'_>,
+    hidden: &mut [f32],
+    rows: usize,
+    activations: &mut LayerActivations,
+    scratch: &mut LayerScratch,
+) {
+    let LayerContext {
+        epsilon,
+        parameters,
+        layout,
+        packed,
+        ..
+    } = context;
+    let normed = sized(&mut scratch.normed, rows * context.hidden_size);
     rms_norm(hidden, rows, parameters.get(layout.middle_norm), *epsilon, normed);
     let gate = sized(&mut activations.gate, rows * context.intermediate_size);
     let up = sized(&mut activations.up, rows * context.intermediate_size);
@@ -240,4 +259,123 @@ pub(crate) fn forward(
         hidden,
         true,
     );
+}
+
+/// Runs a model's last layer for the rows `wanted` alone, which increase: what `hidden` says of the others is not needed any
+/// more, but their keys and values go into the caches as in [`forward`]. Leaves `[wanted.len(), hidden_size]` in `hidden`,
+/// with the bits that [`forward`] gives.
+pub(crate) fn forward_wanted(
+    context: &LayerContext<'_>,
+    hidden: &mut Vec<f32>,
+    wanted: &[usize],
+    caches: &mut [&mut [KeyValueCache]],
+    slot: usize,
+    activations: &mut LayerActivations,
+    scratch: &mut LayerScratch,
+) {
+    let LayerContext {
+        shape,
+        epsilon,
+        parameters,
+        layout,
+        packed,
+        rotary,
+        pack,
+        ..
+    } = context;
+    let (rows, count) = (pack.rows(), wanted.len());
+    let (width, query_width, key_width) = (context.hidden_size, context.query_width(), context.key_width());
+    let (heads, key_heads, head_dim) = (shape.query_heads, shape.key_value_heads, shape.head_dim);
+
+    let normed = sized(&mut scratch.normed, rows * width);
+    rms_norm(hidden, rows, parameters.get(layout.input_norm), *epsilon, normed);
+    let key = sized(&mut scratch.key, rows * key_width);
+    let value = sized(&mut scratch.value, rows * key_width);
+    linear(normed, rows, parameters, &layout.key, &packed.key, key, false);
+    linear(
+        normed,
+        rows,
+        parameters,
+        &layout.value,
+        &packed.value,
+        value,
+        false,
+    );
+    // Rows only move to the front, so the two buffers can be cut down in place.
+    keep_rows(hidden, wanted, width);
+    keep_rows(&mut scratch.normed, wanted, width);
+    let query = sized(&mut activations.query, count * query_width);
+    linear(
+        &scratch.normed,
+        count,
+        parameters,
+        &layout.query,
+        &packed.query,
+        query,
+        false,
+    );
+    if let Some((query_norm, key_norm)) = layout.query_key_norm {
+        copy_into(&mut activations.query_raw, query);
+        copy_into(&mut activations.key_raw, key);
+        let (query_norm, key_norm) = (parameters.get(query_norm), parameters.get(key_norm));
+        rms_norm(&activations.query_raw, count * heads, query_norm, *epsilon, query);
+        rms_norm(&activations.key_raw, rows * key_heads, key_norm, *epsilon, key);
+    }
+    let positions: Vec<u32> = wanted.iter().map(|&row| pack.positions[row]).collect();
+    rotate(query, count, heads, head_dim, &positions, rotary);
+    rotate(key, rows, key_heads, head_dim, &pack.positions, rotary);
+
+    let attended = sized(&mut activations.attended, count * query_width);
+    let (query, key, value) = (&*query, &*key, &*value);
+    let attend = tracing::trace_span!("attend", rows = count, sequences = pack.segments.len()).entered();
+    let (mut rest, mut first) = (attended, 0);
+    let mut segments = Vec::with_capacity(pack.segments.len());
+    for (segment, caches) in pack.segments.iter().zip(caches.iter_mut()) {
+        let own = wanted[first..].partition_point(|&row| row < segment.rows.end);
+        let (attended, others) = std::mem::take(&mut rest).split_at_mut(own * query_width);
+        segments.push((segment, &mut caches[slot], first..first + own, attended));
+        (rest, first) = (others, first + own);
+    }
+    parallel::for_each_mut(&mut segments, |_, (segment, cache, own, attended)| {
+        cache.truncate(segment.first_position);
+        cache.append(
+            Pack::of(segment, key, key_width),
+            Pack::of(segment, value, key_width),
+            segment.rows.len(),
+        );
+        let mut start = own.start;
+        for run in wanted[own.clone()].chunk_by(|row, next| row + 1 == *next) {
+            let rows = start..start + run.len();
+            let out = (rows.start - own.start) * query_width..(rows.end - own.start) * query_width;
+            attention(
+                &query[rows.start * query_width..rows.end * query_width],
+                run.len(),
+                cache,
+                segment.first_position + run[0] - segment.rows.start,
+                shape,
+                &mut attended[out],
+                None,
+            );
+            start = rows.end;
+        }
+    });
+    attend.exit();
+    linear(
+        &activations.attended,
+        count,
+        parameters,
+        &layout.output,
+        &packed.output,
+        hidden,
+        true,
+    );
+    feed_forward(context, hidden, count, activations, scratch);
+}
+
+/// Keeps the rows `wanted`, which increase, of a `[_, width]` buffer.
+fn keep_rows(buffer: &mut Vec<f32>, wanted: &[usize], width: usize) {
+    for (place, &row) in wanted.iter().enumerate() {
+        buffer.copy_within(row * width..(row + 1) * width, place * width);
+    }
+    buffer.truncate(wanted.len() * width);
 }

@@ -30,6 +30,9 @@ const GROUP_ROWS: usize = 4;
 /// The same where all weights come from memory for every group.
 const GROUP_ROWS_OF_LARGE: usize = 256;
 
+/// Fewest ids of a common beginning worth a pass of their own.
+const LEAST_SHARED: usize = 16;
+
 /// Bounds of the work done at a time. Results do not depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
@@ -395,6 +398,82 @@ impl<'a> Engine<'a> {
         }
         self.times.prefill += started.elapsed();
         Ok(state)
+    }
+
+    /// For each of `prompts`, a state that has read a beginning which it shares with others, and the ids left to read,
+    /// at least one: every beginning of some length is read once and forked. States and results are those of reading
+    /// each prompt alone.
+    ///
+    /// # Errors
+    /// As [`Engine::prefill`].
+    pub fn prefill_shared(
+        &mut self,
+        prompts: &[Vec<u32>],
+    ) -> Result<Vec<(SequenceState, Vec<u32>)>, ModelError> {
+        // In the order of their ids, prompts with a common beginning stand together.
+        let mut order: Vec<usize> = (0..prompts.len()).collect();
+        order.sort_by(|&left, &right| prompts[left].cmp(&prompts[right]));
+        let mut states = vec![SequenceState::new(self.decoder); prompts.len()];
+        let root = SequenceState::new(self.decoder);
+        self.fork_shared(prompts, &order, &root, &mut states)?;
+        Ok(states
+            .into_iter()
+            .zip(prompts)
+            .map(|(state, prompt)| {
+                let rest = prompt[state.len()..].to_vec();
+                (state, rest)
+            })
+            .collect())
+    }
+
+    /// Gives every prompt of `members`, which stand in the order of their ids and begin with what `state` has read, the
+    /// longest state worth sharing.
+    fn fork_shared(
+        &mut self,
+        prompts: &[Vec<u32>],
+        members: &[usize],
+        state: &SequenceState,
+        states: &mut [SequenceState],
+    ) -> Result<(), ModelError> {
+        let [first, .., last] = members else {
+            for &member in members {
+                states[member] = state.clone();
+            }
+            return Ok(());
+        };
+        let (first, last) = (&prompts[*first], &prompts[*last]);
+        let common = first
+            .iter()
+            .zip(last)
+            .take_while(|(left, right)| left == right)
+            .count();
+        // A prompt keeps its last id: the logits after it are yet to be made.
+        let shortest = members
+            .iter()
+            .map(|&member| prompts[member].len())
+            .min()
+            .unwrap_or(0);
+        let read = common.min(shortest.saturating_sub(1));
+        let longer;
+        let state = if read >= state.len() + LEAST_SHARED {
+            longer = self.prefill(state.clone(), &first[state.len()..read])?;
+            &longer
+        } else {
+            state
+        };
+        for branch in
+            members.chunk_by(|&left, &right| prompts[left].get(common) == prompts[right].get(common))
+        {
+            if branch.len() == members.len() {
+                // All are equal: there is nothing more to tell them apart.
+                for &member in branch {
+                    states[member] = state.clone();
+                }
+            } else {
+                self.fork_shared(prompts, branch, state, states)?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks a request and gives it a ticket.

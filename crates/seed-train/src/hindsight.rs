@@ -16,7 +16,7 @@ use seed_hindsight::{
     Whitespace, analysis_prompt, annotate, augment_episode, check_skill, copied_ngram_rate, duplicate_rate,
     fitted_prompt, ground_skill, limit_words, parse_analysis, response_json, transcript_text,
 };
-use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Sampling, SequenceState};
+use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Sampling};
 use seed_random::RandomKey;
 use seed_rollout::Trajectory;
 use seed_run::Metrics;
@@ -507,40 +507,50 @@ fn ask_policy(
     let context = config.model.context_length.min(decoder.config().max_positions);
     let room = prompt_room(config, decoder);
     let span = tracing::debug_span!("encode_prompts", prompts = prompts.len()).entered();
-    for (index, prompt) in prompts.iter().enumerate() {
-        let mut append = policy.conversation.opening(&prompt.text);
-        let cut = append.len().saturating_sub(room);
-        append.drain(..cut);
+    let mut encoded = Vec::with_capacity(prompts.len());
+    for prompt in prompts {
+        let mut ids = policy.conversation.opening(&prompt.text);
+        let cut = ids.len().saturating_sub(room);
+        ids.drain(..cut);
+        encoded.push(ids);
         answers.push(Answer {
             annotation: read_answer(String::new(), 0, false),
             steps_left_out: prompt.steps_left_out,
             prompt_tokens_cut: cut,
         });
-        engine.submit(GenerateRequest {
-            id: index as u64,
-            state: SequenceState::new(decoder),
-            append,
-            max_new_tokens: section.max_analysis_tokens,
-            max_length: context,
-            sampling: Sampling::at_temperature(section.analyser_temperature as f32),
-            stop: policy.end_tokens.clone(),
-            key: key.with("request", index as u64),
-        })?;
     }
     span.exit();
     let mut finished = 0;
-    while !engine.is_idle() {
-        for generation in engine.step()? {
-            finished += 1;
-            if let Some(answer) = answers.get_mut(generation.id as usize) {
-                answer.annotation = read_answer(
-                    policy.conversation.decode(&generation.token_ids),
-                    generation.token_ids.len(),
-                    generation.finish != FinishReason::Stop,
-                );
-            }
+    // Forked states hold memory while they wait, so there are never more of them than sequences in progress.
+    let at_once = config.rollout.max_active_sequences.max(1);
+    for (chunk, encoded) in encoded.chunks(at_once).enumerate() {
+        // Instructions, and a group's task and first observation, are read once.
+        for (offset, (state, append)) in engine.prefill_shared(encoded)?.into_iter().enumerate() {
+            let id = (chunk * at_once + offset) as u64;
+            engine.submit(GenerateRequest {
+                id,
+                state,
+                append,
+                max_new_tokens: section.max_analysis_tokens,
+                max_length: context,
+                sampling: Sampling::at_temperature(section.analyser_temperature as f32),
+                stop: policy.end_tokens.clone(),
+                key: key.with("request", id),
+            })?;
         }
-        progress(finished, prompts.len());
+        while !engine.is_idle() {
+            for generation in engine.step()? {
+                finished += 1;
+                if let Some(answer) = answers.get_mut(generation.id as usize) {
+                    answer.annotation = read_answer(
+                        policy.conversation.decode(&generation.token_ids),
+                        generation.token_ids.len(),
+                        generation.finish != FinishReason::Stop,
+                    );
+                }
+            }
+            progress(finished, prompts.len());
+        }
     }
     Ok(answers)
 }

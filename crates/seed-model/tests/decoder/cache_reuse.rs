@@ -136,3 +136,68 @@ proptest! {
         })?;
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn prompts_that_share_beginnings_are_answered_as_if_alone(
+        seed: u64,
+        stems in prop::collection::vec((0usize..40, 0usize..3), 1..4),
+        members in prop::collection::vec((0usize..4, 0usize..30, 0usize..30), 1..9),
+        threads in prop::sample::select(vec![1usize, 2, 3]),
+    ) {
+        let decoder = decoder(Family::Qwen3, true, seed);
+        let key = RandomKey::new(seed);
+        // Every stem begins like another one, and every prompt like a stem, cut somewhere; some are equal.
+        let mut beginnings: Vec<Vec<u32>> = vec![Vec::new()];
+        for (index, (length, parent)) in stems.into_iter().enumerate() {
+            let mut stem = beginnings[parent % beginnings.len()].clone();
+            stem.extend(tokens(&mut key.with("stem", index as u64).generator(), length));
+            stem.truncate(50);
+            beginnings.push(stem);
+        }
+        let prompts: Vec<Vec<u32>> = members
+            .into_iter()
+            .map(|(stem, length, end)| {
+                let mut prompt = beginnings[stem % beginnings.len()].clone();
+                prompt.extend(tokens(&mut key.with_text("rest", "").generator(), length));
+                prompt.truncate(prompt.len() - end.min(prompt.len()) / 2);
+                if prompt.is_empty() {
+                    prompt.push(1);
+                }
+                prompt
+            })
+            .collect();
+        let answers = |shared: bool| {
+            let mut engine = Engine::new(&decoder, options(3, 16));
+            let parts = if shared {
+                engine.prefill_shared(&prompts).unwrap()
+            } else {
+                prompts.iter().map(|prompt| (SequenceState::new(&decoder), prompt.clone())).collect()
+            };
+            let requests = parts
+                .into_iter()
+                .enumerate()
+                .map(|(id, (state, append))| request(id as u64, state, append, Sampling::default(), key))
+                .collect();
+            engine.run(requests).unwrap()
+        };
+        let alone = with_threads(1, || answers(false));
+        let shared = with_threads(threads, || answers(true));
+        for (alone, shared) in alone.iter().zip(&shared) {
+            prop_assert_eq!(&alone.token_ids, &shared.token_ids);
+            prop_assert_eq!(bits(&alone.log_probs), bits(&shared.log_probs));
+        }
+        let mut engine = Engine::new(&decoder, options(3, 16));
+        let before = decoder.rows_computed();
+        let parts = engine.prefill_shared(&prompts).unwrap();
+        let read = (decoder.rows_computed() - before) as usize;
+        let covered: usize = parts.iter().map(|(state, _)| state.len()).sum();
+        prop_assert!(read <= covered, "{read} rows to cover {covered}");
+        for ((state, rest), prompt) in parts.iter().zip(&prompts) {
+            prop_assert!(!rest.is_empty());
+            prop_assert_eq!(&[state.token_ids(), rest.as_slice()].concat(), prompt);
+        }
+    }
+}

@@ -4,7 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import machine
 
 HERE = Path(__file__).resolve().parent
 
@@ -60,6 +63,18 @@ class Contender:
 
     def load(self, directory):
         return self.ask("load", directory=str(directory), threads=self.threads)
+
+    def measure(self, what, **request):
+        """An answer, and the share of the machine that other programs used meanwhile."""
+        start, busy, own = time.perf_counter(), machine.busy_seconds(), self.processor_seconds()
+        answer = self.ask(what, **request)
+        own, busy = self.processor_seconds() - own, machine.busy_seconds() - busy
+        return answer, max(0.0, busy - own) / (time.perf_counter() - start) / self.threads
+
+    def processor_seconds(self):
+        """Of all threads so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self, field):
         """`VmRSS` or `VmHWM` in bytes."""

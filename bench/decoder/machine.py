@@ -25,6 +25,13 @@ def describe(instruction_set):
     }
 
 
+def busy_seconds():
+    """Processor seconds that the whole machine has been busy, those that a host took from it included."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    idle = fields[3] + fields[4]
+    return (sum(fields) - idle) / os.sysconf("SC_CLK_TCK")
+
+
 def kind(machine):
     """A file name for machines like this one."""
     name = re.sub(r"\((r|tm)\)|cpu|processor|@.*", "", machine["processor"], flags=re.IGNORECASE)

@@ -1,4 +1,5 @@
-"""The models' folders: random weights for S and M, the shipped ones for household-tiny, and all of them as GGUF.
+"""The models' folders: random weights for S and M, the shipped ones for household-tiny, and these as GGUF; and a model
+in the shape of M that can be trained by SEED.
 
 Usage: models.py FOLDER MODEL...
 """
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+import scripted_model
 import torch
 from safetensors.numpy import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -26,6 +28,7 @@ SHAPES = {
     ),
 }
 SHIPPED = {"household-tiny": ROOT / "models" / "household-tiny"}
+SCRIPTED = {"M-scripted": "M"}
 
 
 def make(folder, name):
@@ -34,8 +37,12 @@ def make(folder, name):
     if (directory / "made").exists():
         return directory
     directory.mkdir(parents=True, exist_ok=True)
+    if name in SCRIPTED:
+        scripted_model.make(directory, configuration(SHAPES[SCRIPTED[name]], 0.02), SHIPPED["household-tiny"])
+        (directory / "made").touch()
+        return directory
     if name in SHIPPED:
-        for file in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]:
+        for file in ["config.json", "model.safetensors", *scripted_model.TOKENIZER_FILES]:
             (directory / file).write_bytes((SHIPPED[name] / file).read_bytes())
     else:
         random_model(directory, SHAPES[name])
@@ -51,11 +58,14 @@ def random_model(directory, shape):
     """Random weights. They are larger than those a training would start from: queries and keys of about unit size
     make attention far from uniform, so that contenders who compute different things cannot agree by chance."""
     torch.manual_seed(0)
-    config = LlamaConfig(
-        **shape, max_position_embeddings=1024, tie_word_embeddings=True, initializer_range=shape["hidden_size"] ** -0.5,
+    LlamaForCausalLM(configuration(shape, shape["hidden_size"] ** -0.5)).save_pretrained(directory)
+
+
+def configuration(shape, initializer_range):
+    return LlamaConfig(
+        **shape, max_position_embeddings=2048, tie_word_embeddings=True, initializer_range=initializer_range,
         bos_token_id=None, eos_token_id=None, rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
     )
-    LlamaForCausalLM(config).save_pretrained(directory)
 
 
 def write_gguf(path, config, tensors, kind):

@@ -18,5 +18,5 @@ fi
 cargo build --quiet --release --locked --manifest-path "$root/Cargo.toml" --package seed-bench --package seed
 target=${CARGO_TARGET_DIR:-$root/target}
 
-"$venv/bin/python" "$here/models.py" "$work/models" household-tiny S M
+"$venv/bin/python" "$here/models.py" "$work/models" household-tiny S M M-scripted
 "$venv/bin/python" "$here/compare.py" "$target/release" "$work" "$@"

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-# Peers in the order in which they are shown, with what they are called there.
+# Contenders in the order in which they are shown, with what they are called there.
 NAMES = {
     "seed": "seed",
     "torch": "PyTorch",
     "torch-compiled": "PyTorch, compiled",
     "llama-f32": "llama.cpp f32",
     "llama-q8": "llama.cpp Q8_0",
+    "grpo": "seed, GRPO iteration",
 }
 
 

@@ -30,6 +30,10 @@ use crate::trainer::options::engine_options;
 /// Words in a run that count as copied from the transcript.
 const COPIED_WORDS: usize = 6;
 
+/// Prompts whose common beginnings are looked for at a time. Forked states hold memory while they wait; and the tokens
+/// computed, which are a metric, must not depend on how many sequences are in progress.
+const ANALYSES_AT_ONCE: usize = 64;
+
 /// What became of one trajectory's analysis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
@@ -521,12 +525,10 @@ fn ask_policy(
     }
     span.exit();
     let mut finished = 0;
-    // Forked states hold memory while they wait, so there are never more of them than sequences in progress.
-    let at_once = config.rollout.max_active_sequences.max(1);
-    for (chunk, encoded) in encoded.chunks(at_once).enumerate() {
+    for (chunk, encoded) in encoded.chunks(ANALYSES_AT_ONCE).enumerate() {
         // Instructions, and a group's task and first observation, are read once.
         for (offset, (state, append)) in engine.prefill_shared(encoded)?.into_iter().enumerate() {
-            let id = (chunk * at_once + offset) as u64;
+            let id = (chunk * ANALYSES_AT_ONCE + offset) as u64;
             engine.submit(GenerateRequest {
                 id,
                 state,

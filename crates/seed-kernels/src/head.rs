@@ -1,7 +1,7 @@
 //! Log-probabilities and entropies of tokens under the output head, forward and backward.
 //!
-//! Logits are made for a block of rows at a time, and kept for a backward pass only where they are few. Sampling and scoring go through
-//! [`log_prob_of_row`], so a token's log-prob has the same bits in both.
+//! Logits are made for a block of rows at a time, and kept for a backward pass only where they are few. Sampling and
+//! scoring go through [`log_prob_of_row`], so a token's log-prob has the same bits in both.
 //!
 //! Not for: choosing tokens, or losses over log-probs.
 
@@ -210,21 +210,13 @@ fn row_statistics(
     results: &mut [(Statistics, f32)],
 ) {
     let set = InstructionSet::current();
-    let of_row = |row: usize, result: &mut (Statistics, f32)| {
+    let threads = parallel::threads_for_elements(logits.len());
+    parallel::for_each_mut_on(threads, results, |row, result| {
         let logits = &logits[row * vocabulary..][..vocabulary];
         let statistics = statistics(set, logits, temperature);
-        *result = (
-            statistics,
-            of_token(logits, targets[row], temperature, statistics).log_prob,
-        );
-    };
-    if parallel::threads_for_elements(logits.len()) > 1 {
-        parallel::for_each_mut(results, of_row);
-    } else {
-        for (row, result) in results.iter_mut().enumerate() {
-            of_row(row, result);
-        }
-    }
+        let token = of_token(logits, targets[row], temperature, statistics);
+        *result = (statistics, token.log_prob);
+    });
 }
 
 /// The backward pass of [`token_log_probs`], given the gradients by every row's log-prob and entropy (`[rows]` each) and
@@ -270,11 +262,10 @@ pub fn token_log_probs_backward(
     assert_eq!(d_entropies.len(), rows, "`d_entropies` must be [rows]");
     assert_eq!(pass.statistics.len(), rows, "`pass` must be of these rows");
     let HeadPass {
-        most_logits,
-        statistics,
-        logits: kept,
+        statistics, logits, ..
     } = pass;
-    let kept = (rows * vocabulary <= *most_logits).then_some(kept);
+    // The forward pass left all logits or none.
+    let kept = (!logits.is_empty()).then_some(logits);
     // Kept logits are all there already: the outer product then reads and writes `dhead` fewer times.
     let block = if kept.is_some() {
         rows.max(1)

@@ -217,10 +217,8 @@ pub fn accumulate_outer(
                 x: packed,
                 rows: depth,
             };
-            let mut strips: Vec<&mut [f32]> = dw
-                .chunks_mut(strip_features(threads, out_features) * in_features)
-                .collect();
             let features = strip_features(threads, out_features);
+            let mut strips: Vec<&mut [f32]> = dw.chunks_mut(features * in_features).collect();
             parallel::for_each_mut(&mut strips, |index, strip| {
                 accumulate_outer_strip(&[part], out_features, in_features, index * features, strip);
             });

@@ -31,9 +31,14 @@ pub fn threads() -> usize {
 ///
 /// Panics when a task does, after the others have ended.
 pub fn for_each_mut<T: Send>(items: &mut [T], task: impl Fn(usize, &mut T) + Sync) {
+    for_each_mut_on(threads(), items, task);
+}
+
+/// As [`for_each_mut`], on several threads when `threads > 1`.
+pub(crate) fn for_each_mut_on<T: Send>(threads: usize, items: &mut [T], task: impl Fn(usize, &mut T) + Sync) {
     let count = items.len();
     let first = SharedItems(items.as_mut_ptr());
-    for_each(threads(), count, |index| {
+    for_each(threads, count, |index| {
         // SAFETY: every index under `count` is given to one task only, and the items stay borrowed until all are done.
         let item = unsafe { &mut *first.at(index) };
         task(index, item);

@@ -194,7 +194,6 @@ pub fn rollout(
         episodes: Vec::with_capacity(requests.len()),
         report: RolloutReport::default(),
         opening: None,
-        later: None,
     };
     for (request, opening) in requests.into_iter().zip(openings) {
         let episode = player.begin(request, opening);
@@ -283,10 +282,9 @@ struct Player<'a> {
     options: &'a RolloutOptions,
     episodes: Vec<Episode>,
     report: RolloutReport,
-    /// The first prompt computed last: members of a group begin one after the other and share it.
+    /// The opening computed last: members of a group begin one after the other and share it. Later prompts share nothing:
+    /// which of them follow one another depends on how many episodes are in progress, and what is computed must not.
     opening: Option<Computed>,
-    /// The whole prompt of a later step computed last (windowed only), apart because such turns come between beginnings.
-    later: Option<Computed>,
 }
 
 /// Ids and the model's state after them.
@@ -392,8 +390,8 @@ impl Player<'_> {
             episode.trajectory.outcome = Outcome::OutOfTokens;
             return Ok(false);
         }
-        let (state, append) = if opening {
-            self.shared_prompt(generator, &prompt_ids, step == 0)?
+        let (state, append) = if step == 0 {
+            self.shared_opening(generator, &prompt_ids)?
         } else {
             self.report.prefilled_tokens += prompt_ids.len();
             let Some(episode) = self.episodes.get_mut(slot) else {
@@ -426,28 +424,22 @@ impl Player<'_> {
         Ok(true)
     }
 
-    /// The state after all but the last id of a whole prompt, computed once for a run of equal ones.
-    fn shared_prompt(
+    /// The state after all but the last id of an opening, computed once for a run of equal openings.
+    fn shared_opening(
         &mut self,
         generator: &mut dyn Generator,
         ids: &[u32],
-        is_first: bool,
     ) -> Result<(SequenceState, Vec<u32>), RolloutError> {
         let Some((last, prefix)) = ids.split_last() else {
             return Ok((generator.empty_state(), Vec::new()));
         };
         self.report.prefilled_tokens += 1;
-        let shared = if is_first {
-            &mut self.opening
-        } else {
-            &mut self.later
-        };
-        let state = match shared {
+        let state = match &self.opening {
             Some(known) if known.ids == prefix => known.state.clone(),
             _ => {
                 let state = generator.prefill(generator.empty_state(), prefix)?;
                 self.report.prefilled_tokens += prefix.len();
-                *shared = Some(Computed {
+                self.opening = Some(Computed {
                     ids: prefix.to_vec(),
                     state: state.clone(),
                 });

@@ -185,6 +185,8 @@ fn episodes_begin_as_others_end() {
     let fixture = Fixture::new();
     let (_, world) = toy(ToyOptions::default());
     for context in CONTEXTS {
+        // Equal responses make equal prompts at every step, which come in another order for every number.
+        let mut computed = BTreeSet::new();
         for max_active in [1, 3, 4, 12, 50] {
             let options = seed_rollout::RolloutOptions {
                 max_active,
@@ -207,7 +209,13 @@ fn episodes_begin_as_others_end() {
             };
             let most = (0..slots.len()).map(in_progress).max();
             assert_eq!(most, Some(max_active.min(12)), "{context:?}");
+            computed.insert(report.prefilled_tokens);
         }
+        assert_eq!(
+            computed.len(),
+            1,
+            "{context:?}: {computed:?} prompt tokens computed"
+        );
     }
 }
 

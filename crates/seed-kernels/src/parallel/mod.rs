@@ -137,7 +137,7 @@ impl SharedOutput {
 mod tests {
     use std::collections::BTreeSet;
     use std::panic::catch_unwind;
-    use std::sync::Mutex;
+    use std::sync::{Mutex, mpsc};
 
     use super::*;
 
@@ -193,6 +193,35 @@ mod tests {
             });
             assert!(inner.into_iter().flatten().all(|same| same));
             assert_eq!(threads(), 4);
+        });
+    }
+
+    #[test]
+    fn one_level_also_while_another_thread_has_the_helpers() {
+        let (taken, is_taken) = mpsc::channel();
+        let (release, is_released) = mpsc::channel::<()>();
+        // `release` goes with this closure, so a failed assertion lets the other thread go too.
+        std::thread::scope(move |scope| {
+            scope.spawn(move || {
+                let gates = [Mutex::new(Some((taken, is_released))), Mutex::new(None)];
+                with_threads(2, || {
+                    map(&gates, |gate| {
+                        if let Some((taken, is_released)) = gate.lock().unwrap().take() {
+                            taken.send(()).unwrap();
+                            let _ = is_released.recv();
+                        }
+                    })
+                });
+            });
+            is_taken.recv().unwrap();
+            with_threads(4, || {
+                let inside = map(&[(); 8], |()| threads());
+                assert_eq!(inside, [1; 8]);
+                let result = catch_unwind(|| map(&[0, 1], |&value| assert_ne!(value, 1)));
+                assert!(result.is_err());
+                assert_eq!(threads(), 4);
+            });
+            release.send(()).unwrap();
         });
     }
 

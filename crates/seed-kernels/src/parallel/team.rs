@@ -36,6 +36,22 @@ pub(super) fn in_job() -> bool {
     IN_JOB.get()
 }
 
+/// Marks this thread as running a job's indices until it is dropped, by a panic too.
+struct InJob;
+
+impl InJob {
+    fn begin() -> Self {
+        IN_JOB.set(true);
+        Self
+    }
+}
+
+impl Drop for InJob {
+    fn drop(&mut self) {
+        IN_JOB.set(false);
+    }
+}
+
 /// A job as helpers see it.
 struct Job<'a> {
     task: &'a (dyn Fn(usize) + Sync),
@@ -93,7 +109,9 @@ pub(super) fn run(threads: usize, count: usize, task: &(dyn Fn(usize) + Sync)) {
         Ok(helpers) => helpers,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => {
-            // Another thread's job: those helpers are taken.
+            // Another thread's job: those helpers are taken. Were this one's tasks not marked, the kernels they call
+            // would share their work whenever that job happens to end in between.
+            let _in_job = InJob::begin();
             (0..count).for_each(task);
             return;
         }
@@ -123,9 +141,10 @@ pub(super) fn run(threads: usize, count: usize, task: &(dyn Fn(usize) + Sync)) {
         }
     }
 
-    IN_JOB.set(true);
-    job.work();
-    IN_JOB.set(false);
+    {
+        let _in_job = InJob::begin();
+        job.work();
+    }
 
     TEAM.gate.fetch_and(!OPEN, Ordering::AcqRel);
     let mut looks = 0;

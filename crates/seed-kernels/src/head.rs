@@ -97,6 +97,25 @@ dispatched! {
     fn statistics(logits: &[f32], temperature: f32) -> Statistics = statistics_body;
 }
 
+/// The greatest of `values`; negative infinity of none. A NaN is passed over.
+pub fn greatest(values: &[f32]) -> f32 {
+    greatest_on(InstructionSet::current(), values)
+}
+
+#[inline(always)]
+fn greatest_body<V: Lanes>(values: &[f32]) -> f32 {
+    let mut greatest = V::splat(f32::NEG_INFINITY);
+    for start in (0..values.len()).step_by(LANES) {
+        // The second operand is what remains where one is NaN.
+        greatest = V::read(values, start, f32::NEG_INFINITY).maximum(greatest);
+    }
+    greatest.greatest()
+}
+
+dispatched! {
+    fn greatest_on(values: &[f32]) -> f32 = greatest_body;
+}
+
 /// Rows per block for a vocabulary.
 fn block_rows(vocabulary: usize) -> usize {
     (BLOCK_LOGITS / vocabulary.max(1)).clamp(16, BLOCK_ROWS)

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use seed_kernels::head::log_prob_of_row;
+use seed_kernels::head::{greatest, log_prob_of_row};
 use seed_kernels::math::exp_in_place;
 
 use crate::error::ModelError;
@@ -95,28 +95,26 @@ pub(crate) fn sample(logits: &[f32], sampling: &Sampling, uniform: f64) -> Sampl
 
 /// The lowest id with the largest logit.
 fn most_probable(logits: &[f32]) -> u32 {
-    let mut best = 0;
-    for (token, &logit) in logits.iter().enumerate() {
-        if logit > logits[best] {
-            best = token;
-        }
-    }
-    best as u32
+    let largest = greatest(logits);
+    // Found, since no logit is NaN and there is one at least.
+    let token = logits.iter().position(|&logit| logit == largest);
+    token.unwrap_or(0) as u32
 }
 
 /// A token and the share of the mass which the filters kept.
 fn draw(logits: &[f32], sampling: &Sampling, uniform: f64) -> (u32, f64) {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let largest = greatest(logits);
     let mut weights: Vec<f32> = logits
         .iter()
         .map(|logit| (logit - largest) / sampling.temperature)
         .collect();
     exp_in_place(&mut weights);
     let weight = |token: usize| f64::from(weights[token]);
-    let total: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
+    let blocks: Vec<f64> = weights.chunks(BLOCK).map(block_sum).collect();
+    let total: f64 = blocks.iter().sum();
     let all = sampling.top_k == 0 || sampling.top_k >= logits.len();
     if all && sampling.top_p >= 1.0 {
-        return (pick(0..logits.len(), weight, uniform * total), 1.0);
+        return (pick_from_blocks(&weights, &blocks, uniform * total), 1.0);
     }
     let order = |&left: &usize, &right: &usize| -> Ordering {
         logits[right]
@@ -144,14 +142,49 @@ fn draw(logits: &[f32], sampling: &Sampling, uniform: f64) -> (u32, f64) {
         }
         tokens.truncate(count);
     }
-    let chosen = pick(tokens.into_iter(), weight, uniform * kept);
+    let chosen = pick(tokens.into_iter(), weight, 0.0, uniform * kept);
     (chosen, kept / total)
 }
 
-/// The first token at which the running sum of weights exceeds `target`; the last with any weight where rounding
-/// leaves the sum short of it.
-fn pick(tokens: impl Iterator<Item = usize>, weight: impl Fn(usize) -> f64, target: f64) -> u32 {
-    let mut sum = 0.0;
+/// Tokens whose weights are summed as one: a running sum of a whole vocabulary is one long chain of additions.
+const BLOCK: usize = 256;
+
+/// The sum of a block's weights, in one order whatever the processor.
+fn block_sum(weights: &[f32]) -> f64 {
+    const CHAINS: usize = 8;
+    let (lines, rest) = weights.as_chunks::<CHAINS>();
+    let mut sums = [0.0; CHAINS];
+    for line in lines {
+        for (sum, &weight) in sums.iter_mut().zip(line) {
+            *sum += f64::from(weight);
+        }
+    }
+    let rest: f64 = rest.iter().copied().map(f64::from).sum();
+    sums.into_iter().sum::<f64>() + rest
+}
+
+/// As [`pick`] from all tokens, which are in blocks of the sums `blocks`: whole blocks are passed over first.
+fn pick_from_blocks(weights: &[f32], blocks: &[f64], target: f64) -> u32 {
+    let mut before = 0.0;
+    let mut chosen = (0, 0.0);
+    for (block, &sum) in blocks.iter().enumerate() {
+        if sum > 0.0 {
+            chosen = (block, before);
+            before += sum;
+            if before > target {
+                break;
+            }
+        }
+    }
+    let (block, before) = chosen;
+    let tokens = block * BLOCK..weights.len().min((block + 1) * BLOCK);
+    pick(tokens, |token| f64::from(weights[token]), before, target)
+}
+
+/// The first token at which the running sum of weights, from `before`, exceeds `target`; the last with any weight where
+/// rounding leaves the sum short of it.
+fn pick(tokens: impl Iterator<Item = usize>, weight: impl Fn(usize) -> f64, before: f64, target: f64) -> u32 {
+    let mut sum = before;
     let mut chosen = 0;
     for token in tokens {
         let weight = weight(token);
@@ -168,6 +201,8 @@ fn pick(tokens: impl Iterator<Item = usize>, weight: impl Fn(usize) -> f64, targ
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Probabilities 0.1, 0.4, 0.1, 0.4 up to rounding.
@@ -257,5 +292,42 @@ mod tests {
             ..Sampling::default()
         };
         assert!(check(zero).unwrap_err().to_string().contains("`top_p` is 0"));
+    }
+
+    #[test]
+    fn a_block_without_weight_is_never_chosen() {
+        let mut logits = vec![f32::NEG_INFINITY; 3 * BLOCK];
+        logits[BLOCK + 7] = 0.0;
+        for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
+            assert_eq!(draw(&logits, &Sampling::default(), uniform).0, BLOCK as u32 + 7);
+        }
+        // A target that rounding put above the sum: the last token with any weight.
+        let mut weights = vec![0.0; 3 * BLOCK];
+        (weights[3], weights[BLOCK + 1]) = (0.25, 0.5);
+        let blocks: Vec<f64> = weights.chunks(BLOCK).map(block_sum).collect();
+        let chosen =
+            [0.0, 0.2, 0.25, 0.7, 0.75, 0.8].map(|target| pick_from_blocks(&weights, &blocks, target));
+        let (first, second) = (3, BLOCK as u32 + 1);
+        assert_eq!(chosen, [first, first, second, second, second, second]);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_choose_as_one_running_sum(
+            logits in prop::collection::vec(-8.0..8.0f32, 1..1200),
+            uniform in 0.0..1.0f64,
+        ) {
+            let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            prop_assert_eq!(Some(most_probable(&logits) as usize), logits.iter().position(|&logit| logit == largest));
+            let mut weights: Vec<f32> = logits.iter().map(|logit| logit - largest).collect();
+            exp_in_place(&mut weights);
+            let total: f64 = weights.iter().copied().map(f64::from).sum();
+            let target = uniform * total;
+            let chosen = draw(&logits, &Sampling::default(), uniform).0 as usize;
+            let below: f64 = weights[..chosen].iter().copied().map(f64::from).sum();
+            let rounding = 1e-12 * total;
+            prop_assert!(below <= target + rounding, "{below} of {target}");
+            prop_assert!(below + f64::from(weights[chosen]) >= target - rounding, "{below} of {target}");
+        }
     }
 }

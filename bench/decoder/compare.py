@@ -163,6 +163,7 @@ def main(options):
         return 2
     bench = Bench(options)
     results, missed, baseline = {}, [], None
+    result_file = bench.folder / "result.json"
     for name, result in bench.run_all(lines, iteration_lines):
         if baseline is None:
             baseline_file = HERE / "baselines" / f"{bench.kind}.json"
@@ -171,12 +172,12 @@ def main(options):
         missed += [f"{name}: {report.describe(goal)}" for goal in result["goals"] if not goal["met"]]
         report.print_line(name, result, baseline["lines"].get(name))
         sys.stdout.flush()
-    whole = {
-        "machine": bench.machine, "versions": versions(), "peaks": bench.peaks, "rounds": options.rounds,
-        "lines": results,
-    }
-    result_file = bench.folder / "result.json"
-    result_file.write_text(json.dumps(whole, indent=2) + "\n")
+        whole = {
+            "machine": bench.machine, "versions": versions(), "peaks": bench.peaks, "rounds": options.rounds,
+            "lines": results,
+        }
+        # After every line: a contender that fails in a later one takes nothing measured with it.
+        result_file.write_text(json.dumps(whole, indent=2) + "\n")
     print(f"\nwritten: {result_file}")
     if options.save_baseline:
         baseline_file.parent.mkdir(exist_ok=True)

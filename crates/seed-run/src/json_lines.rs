@@ -1,6 +1,7 @@
-//! Values as lines of JSON, plain or compressed with Zstandard.
+//! Values as lines of JSON, plain or compressed.
 //!
-//! Files are written whole and put in place at once. A name that ends in `.zst` is compressed.
+//! Files are written whole and put in place at once. A name that ends in `.zst` is compressed with Zstandard; one that
+//! ends in `.gz` is read as gzip, the form in which others publish such files.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::marker::PhantomData;
@@ -57,6 +58,8 @@ pub fn read_json_lines<T: DeserializeOwned>(path: &Path) -> Result<JsonLines<T>,
     let file = fs_err::File::open(path).map_err(failed)?;
     let reader: Box<dyn BufRead + Send> = if is_compressed(path) {
         Box::new(BufReader::new(zstd::Decoder::new(file).map_err(failed)?))
+    } else if path.extension().is_some_and(|extension| extension == "gz") {
+        Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(file)))
     } else {
         Box::new(BufReader::new(file))
     };
@@ -168,6 +171,24 @@ mod tests {
             2,
             "nothing temporary is left"
         );
+    }
+
+    #[test]
+    fn a_gzip_file_is_read_through_all_its_members() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("values.jsonl.gz");
+        let mut bytes = Vec::new();
+        for part in ["1\n2", "2\n3\n"] {
+            let mut encoder = flate2::write::GzEncoder::new(&mut bytes, flate2::Compression::default());
+            encoder.write_all(part.as_bytes()).unwrap();
+            encoder.finish().unwrap();
+        }
+        fs_err::write(&path, &bytes).unwrap();
+        let read: Result<Vec<u32>, _> = read_json_lines(&path).unwrap().collect();
+        assert_eq!(read.unwrap(), [1, 22, 3]);
+        fs_err::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+        let read: Result<Vec<u32>, _> = read_json_lines(&path).unwrap().collect();
+        assert!(read.is_err(), "a cut file");
     }
 
     proptest! {

@@ -2,13 +2,12 @@
 //!
 //! Not for: the formula's meaning, which stands in the parent module.
 
-use std::cmp::Ordering;
-
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{Bm25Options, Document, Hit, RetrievalError, TieOrder, quantised_length};
-use crate::analyse;
+use super::{Bm25Options, Document, TieOrder, quantised_length};
+use crate::ranking::best;
+use crate::{Hit, RetrievalError, analyse};
 
 /// Documents of one index at most; positions are 32-bit inside.
 const MOST_DOCUMENTS: usize = u32::MAX as usize;
@@ -217,7 +216,7 @@ impl Bm25Index {
                 }
             }
         }
-        let mut hits: Vec<Hit> = scores
+        let hits: Vec<Hit> = scores
             .into_iter()
             .enumerate()
             .filter(|&(_, score)| score > 0.0)
@@ -226,12 +225,7 @@ impl Bm25Index {
                 score: score as f32,
             })
             .collect();
-        if count < hits.len() && count > 0 {
-            hits.select_nth_unstable_by(count - 1, |left, right| self.compare(left, right));
-        }
-        hits.truncate(count);
-        hits.sort_unstable_by(|left, right| self.compare(left, right));
-        hits
+        best(hits, count, |document| self.rank(document))
     }
 
     fn inverse_document_frequency(&self, documents: usize) -> f32 {
@@ -239,14 +233,7 @@ impl Bm25Index {
         (1.0 + (self.documents_with_terms as f64 - with_term + 0.5) / (with_term + 0.5)).ln() as f32
     }
 
-    /// Better hits are smaller. No two documents are equal, so the order is total.
-    fn compare(&self, left: &Hit, right: &Hit) -> Ordering {
-        right
-            .score
-            .total_cmp(&left.score)
-            .then_with(|| self.rank(left.document).cmp(&self.rank(right.document)))
-    }
-
+    /// A document's place in the order of ties; no two have the same.
     fn rank(&self, document: usize) -> usize {
         self.ranks
             .as_ref()

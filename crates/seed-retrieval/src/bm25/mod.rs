@@ -16,8 +16,6 @@
 mod index;
 mod length;
 
-use thiserror::Error;
-
 pub use index::{Bm25Builder, Bm25Index};
 pub use length::quantised_length;
 
@@ -60,30 +58,4 @@ impl Default for Bm25Options {
             ties: TieOrder::Position,
         }
     }
-}
-
-/// A document found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hit {
-    /// Position of the document in the order in which the documents were added.
-    pub document: usize,
-    /// Its score, above 0 when it holds a term of the query.
-    pub score: f32,
-}
-
-/// Why an index cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RetrievalError {
-    /// `k1` is no weight.
-    #[error("`k1` is `{0}`; it must be finite and at least 0 (Anserini's is 0.9)")]
-    K1(String),
-    /// `b` is no share.
-    #[error("`b` is `{0}`; it must lie between 0 and 1 (Anserini's is 0.4)")]
-    B(String),
-    /// More documents than the index can number.
-    #[error("an index holds at most `{limit}` documents; split the collection")]
-    TooManyDocuments {
-        /// The limit.
-        limit: usize,
-    },
 }

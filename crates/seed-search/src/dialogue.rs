@@ -1,0 +1,109 @@
+//! Prompts of question answering by search, in our own words and the reference's layout.
+//!
+//! Not for: the words of result blocks ([`crate::information_block`]); they are the environment's.
+
+use std::fmt::Write as _;
+
+use seed_env::{Dialogue, Projection, PromptState};
+
+use crate::environment::INVALID_ACTION;
+use crate::projection::project_response;
+use crate::{SearchDialect, SearchStyle};
+
+/// What the line with the question begins with; a skill finds its place by it.
+pub const QUESTION_ANCHOR: &str = "Your question: ";
+
+const ROLE: &str =
+    "You are a researcher with a search engine. Find the answer to the question, one step at a time.";
+
+const TRANSCRIPT_RULE: &str = "Every message after this one shows what your last search found; answer each one with exactly one action.";
+
+const CLOSING: &str = "Now it's your turn to act. Think the step through between <think> and </think>, then end it in \
+one of two ways, never both:\n(1) Something is still unknown: write a query for the search engine as <search> the query \
+</search>.\n(2) You are sure: write the bare answer between <answer> and </answer>, such as <answer>Beijing</answer>.";
+
+const SEARCH_R1_RULES: &str = "Below is a question to answer. At the start and after everything new that you read, \
+think between <think> and </think>. Whenever a fact is missing, write <search> the query </search>; what a search engine \
+finds for it then appears between <information> and </information>. There may be several searches. Once nothing is \
+missing, finish with the bare answer, such as <answer> Beijing </answer>.";
+
+/// Prompts and projection of a search world.
+///
+/// A `windowed` prompt has no other observation than the history: the last `history_length` steps, each with the action
+/// and the result block it led to. With a history length of 0 every prompt is the first one.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchDialogue {
+    dialect: SearchDialect,
+    style: SearchStyle,
+}
+
+impl SearchDialogue {
+    /// The dialogue of a dialect in a style.
+    pub fn new(dialect: SearchDialect, style: SearchStyle) -> Self {
+        Self { dialect, style }
+    }
+}
+
+impl Dialogue for SearchDialogue {
+    fn windowed_prompt(&self, state: &PromptState<'_>) -> String {
+        let question = question_line(state);
+        let steps = state.history.len();
+        let past = recent_steps(state);
+        match self.style {
+            SearchStyle::Compact if past.is_empty() => question,
+            SearchStyle::Compact => format!("{question}\n{}", past.trim_end()),
+            SearchStyle::Full if past.is_empty() => format!("\n{ROLE}\n{question}\n\n{CLOSING}\n"),
+            SearchStyle::Full => format!(
+                "\n{ROLE}\n{question}\n\nSteps taken so far: {steps}. The latest of them, each query in <search> tags \
+                 with what the search engine found for it in <information> tags:\n{past}\n\n{CLOSING}\n"
+            ),
+        }
+    }
+
+    fn transcript_opening(&self, state: &PromptState<'_>) -> String {
+        let question = question_line(state);
+        match (self.style, self.dialect) {
+            (SearchStyle::Compact, _) => question,
+            (SearchStyle::Full, SearchDialect::SearchR1) => format!("{SEARCH_R1_RULES}\n{question}"),
+            (SearchStyle::Full, SearchDialect::VerlAgent) => {
+                format!("{TRANSCRIPT_RULE}\n{ROLE}\n{question}\n\n{CLOSING}")
+            }
+        }
+    }
+
+    fn transcript_turn(&self, state: &PromptState<'_>) -> String {
+        if state.observation.is_empty() {
+            // A message has to say something; the windowed prompt of this dialect shows an empty result.
+            INVALID_ACTION.to_owned()
+        } else {
+            state.observation.to_owned()
+        }
+    }
+
+    fn project(&self, response: &str) -> Projection {
+        project_response(response, self.dialect)
+    }
+}
+
+fn question_line(state: &PromptState<'_>) -> String {
+    format!("{QUESTION_ANCHOR}{}", state.task_description.trim())
+}
+
+/// The last `history_length` steps: `Step N:ACTION RESULT` and a line break each, joined by line breaks. What a
+/// step found is the observation before the next one.
+fn recent_steps(state: &PromptState<'_>) -> String {
+    let skipped = state.history.len().saturating_sub(state.history_length);
+    let mut text = String::new();
+    for (index, exchange) in state.history.iter().enumerate().skip(skipped) {
+        let found = state
+            .history
+            .get(index + 1)
+            .map_or(state.observation, |next| &next.observation);
+        if index > skipped {
+            text.push('\n');
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "Step {}:{} {found}", index + 1, exchange.action);
+    }
+    text
+}

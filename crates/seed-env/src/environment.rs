@@ -108,4 +108,10 @@ pub trait Environment: Send {
 
     /// The task in one sentence, as the policy is told it, without an introduction such as `Your task is to:`.
     fn task_description(&self) -> String;
+
+    /// How good the episode's result is so far, 0 to 1, in worlds that grade results between lost and won; `None` in the
+    /// others. A goal reached has 1. Not the reward: what is trained on is the world's choice.
+    fn score(&self) -> Option<f32> {
+        None
+    }
 }

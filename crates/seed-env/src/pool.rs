@@ -122,6 +122,8 @@ pub struct Step {
     pub transition: Transition,
     /// Actions possible now, in the environment's canonical order.
     pub admissible_actions: Vec<String>,
+    /// The result's grade so far, in worlds that have one ([`Environment::score`](crate::Environment::score)).
+    pub score: Option<f32>,
 }
 
 /// The episode running in a slot.

@@ -308,6 +308,7 @@ impl Player<'_> {
                 final_observation: String::new(),
                 // Overwritten when the episode ends; what is never finished was cancelled.
                 outcome: Outcome::Cancelled,
+                score: None,
                 error: None,
             },
             request,
@@ -517,6 +518,7 @@ impl Player<'_> {
         let Some(step) = episode.trajectory.steps.last_mut() else {
             return true;
         };
+        episode.trajectory.score = answer.score;
         let transition = answer.transition;
         step.reward = transition.reward;
         let outcome = if transition.terminated {

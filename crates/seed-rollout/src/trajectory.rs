@@ -73,6 +73,9 @@ pub struct Trajectory {
     pub final_observation: String,
     /// How the episode ended.
     pub outcome: Outcome,
+    /// The result's grade, 0 to 1, in worlds that grade between lost and won.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f32>,
     /// What failed, when the outcome is an error.
     pub error: Option<String>,
 }

@@ -38,6 +38,9 @@ pub struct Evaluation {
     pub success: Interval,
     /// Unweighted mean of the families' success rates.
     pub macro_success: f64,
+    /// Mean grade of the results, 0 to 1, in worlds that grade between lost and won.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_score: Option<f64>,
     /// By task family, in name order.
     pub families: BTreeMap<String, FamilyResult>,
     /// Mean turns per episode.
@@ -134,18 +137,32 @@ pub fn summarise(trajectories: &[Trajectory], temperature: f32) -> Evaluation {
             )
         })
         .collect();
+    let scores: Vec<f64> = scores(
+        trajectories
+            .iter()
+            .filter(|trajectory| trajectory.outcome.trains()),
+    );
     let rates: Vec<f64> = families.values().map(|family| family.success.value).collect();
     Evaluation {
         episodes,
         successes,
         success: wilson(successes, episodes),
         macro_success: mean(&rates),
+        mean_score: (!scores.is_empty()).then(|| mean(&scores)),
         families,
         mean_steps: turns as f64 / episodes.max(1) as f64,
         valid_action_rate: valid as f64 / turns.max(1) as f64,
         outcomes,
         temperature,
     }
+}
+
+/// The grades of the trajectories that have one.
+pub(crate) fn scores<'a>(trajectories: impl IntoIterator<Item = &'a Trajectory>) -> Vec<f64> {
+    trajectories
+        .into_iter()
+        .filter_map(|trajectory| trajectory.score.map(f64::from))
+        .collect()
 }
 
 /// The name of an outcome in reports.

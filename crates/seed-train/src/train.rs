@@ -456,7 +456,8 @@ fn record_evaluation(split: Split, evaluation: &Evaluation, metrics: &mut Metric
         ("valid_action_share", evaluation.valid_action_rate),
         ("excluded", excluded as f64),
     ];
-    for (name, value) in values {
+    let score = evaluation.mean_score.map(|score| ("score_mean", score));
+    for (name, value) in values.into_iter().chain(score) {
         metrics.set(format!("evaluation/{split}/{name}"), value);
     }
     for (family, result) in &evaluation.families {

@@ -190,8 +190,11 @@ impl Observer for Display {
 
 /// A panel's result in one line.
 pub(crate) fn describe(evaluation: &Evaluation) -> String {
+    let score = evaluation
+        .mean_score
+        .map_or_else(String::new, |score| format!("score {:.1}, ", score * 100.0));
     format!(
-        "success {:.1} % [{:.1}, {:.1}] of {} episodes, macro {:.1} %, {:.1} steps, T {}",
+        "{score}success {:.1} % [{:.1}, {:.1}] of {} episodes, macro {:.1} %, {:.1} steps, T {}",
         evaluation.success.value * 100.0,
         evaluation.success.low * 100.0,
         evaluation.success.high * 100.0,

@@ -80,6 +80,7 @@ pub(super) fn step(seat: &mut Seat, action: &str, maximum_bytes: usize) -> Resul
         Ok(Step {
             transition,
             admissible_actions: environment.admissible_actions(),
+            score: environment.score(),
         })
     })
 }

@@ -11,7 +11,8 @@ use seed_rollout::{FinishKind, Step, Trajectory};
 use seed_run::{Metrics, process_memory};
 
 use super::batch::TrainedSequence;
-use crate::evaluate::outcome_name;
+use crate::evaluate::{outcome_name, scores};
+use crate::statistics;
 
 /// Sum, least, greatest and number of a list of values.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +87,10 @@ pub(super) fn record_episodes(trajectories: &[Trajectory], metrics: &mut Metrics
             / trajectories.len().max(1) as f64
     };
     metrics.set("success/rate", success(&finished));
+    let scores = scores(finished.iter().copied());
+    if !scores.is_empty() {
+        metrics.set("score/mean", statistics::mean(&scores));
+    }
     let mut families: BTreeMap<&str, Vec<&Trajectory>> = BTreeMap::new();
     let mut groups: BTreeMap<u64, Vec<&Trajectory>> = BTreeMap::new();
     for &trajectory in &finished {

@@ -116,9 +116,10 @@ fn skills(open: &OpenWorld, tasks: &[Task], prompt: &str) -> Result<BTreeMap<Str
         "other_skill" => 1,
         _ => return Ok(BTreeMap::new()),
     };
+    let games = open.household_games("rule-written skills")?;
     let mut skills = BTreeMap::new();
     for (task, source) in tasks.iter().zip(tasks.iter().cycle().skip(shift)) {
-        let game = open.games.game(&source.id).map_err(WorldError::from)?;
+        let game = games.game(&source.id).map_err(WorldError::from)?;
         if let Some(skill) = oracle_skill(&game) {
             skills.insert(task.id.to_string(), skill);
         }

@@ -6,12 +6,19 @@ use std::sync::Arc;
 use seed_alfworld::household::{HouseholdConfig, HouseholdError, HouseholdSize, HouseholdWorld};
 use seed_alfworld::{AlfworldWorld, Game, GameSource, LibraryError, LibraryOptions};
 use seed_env::{EnvironmentError, HouseholdDialogue, HouseholdStyle, TaskId, World};
+use seed_webshop::{
+    Catalogue, CatalogueFiles, CatalogueSize, EpisodeReward, GENERATED_PRODUCTS, GoalKind, GoalSplit, Shop,
+    WebshopError, WebshopStyle, WebshopWorld, WorldOptions, generate_catalogue,
+};
 use thiserror::Error;
 
-use crate::config::{PromptStyle, WorldName, WorldSection};
+use crate::config::{PromptStyle, ShopCatalogue, ShopGoals, ShopReward, ShopSplit, WorldName, WorldSection};
 
 /// Variable naming ALFWorld's data folder, as in ALFWorld itself.
 pub const DATA_VARIABLE: &str = "ALFWORLD_DATA";
+
+/// Variable naming WebShop's data folder.
+pub const WEBSHOP_VARIABLE: &str = "WEBSHOP_DATA";
 
 /// Why a world could not be opened.
 #[derive(Debug, Error)]
@@ -34,18 +41,52 @@ pub enum WorldError {
     /// The household generator refuses its seed.
     #[error(transparent)]
     Household(#[from] HouseholdError),
+    /// No folder is named.
+    #[error(
+        "`world.name = \"webshop\"` needs WebShop's products: set `world.data` or the variable `WEBSHOP_DATA` to the folder \
+         that holds `items_shuffle_1000.json`, or use `shop`, which needs no download"
+    )]
+    NoWebshopData,
+    /// A shop could not be opened.
+    #[error("the shop could not be opened")]
+    Webshop(#[from] WebshopError),
     /// A game could not be made or read.
     #[error(transparent)]
     Game(#[from] EnvironmentError),
+    /// A scripted household player or its skills are asked for in another world.
+    #[error(
+        "the world `{world}` has no household games, which {what} need; use `household-studio`, `household-full` or `alfworld`"
+    )]
+    NoHousehold {
+        /// The world that is open.
+        world: String,
+        /// What was asked for.
+        what: &'static str,
+    },
 }
 
-/// An open world with the games behind its tasks.
+/// An open world with what scripted players of its kind need.
 #[derive(Clone)]
 pub struct OpenWorld {
     /// Tasks, environments and wording.
     pub world: Arc<dyn World>,
-    /// The games, for scripted players.
-    pub games: Arc<dyn GameSource>,
+    /// The games, where the world is a household.
+    pub games: Option<Arc<dyn GameSource>>,
+    /// The world itself, where it is a shop.
+    pub shop: Option<Arc<WebshopWorld>>,
+}
+
+impl OpenWorld {
+    /// The household games behind the tasks, for `what`.
+    ///
+    /// # Errors
+    /// [`WorldError::NoHousehold`] in other worlds.
+    pub fn household_games(&self, what: &'static str) -> Result<&Arc<dyn GameSource>, WorldError> {
+        self.games.as_ref().ok_or_else(|| WorldError::NoHousehold {
+            world: self.world.name().to_owned(),
+            what,
+        })
+    }
 }
 
 /// Games of a household world, shared with the world itself.
@@ -66,10 +107,61 @@ impl From<PromptStyle> for HouseholdStyle {
     }
 }
 
+/// Opens the shop a configuration names.
+fn open_shop(section: &WorldSection) -> Result<OpenWorld, WorldError> {
+    let seed = section.generator_seed;
+    let (name, catalogue) = if section.name == WorldName::Shop {
+        ("shop", generate_catalogue(GENERATED_PRODUCTS, seed)?)
+    } else {
+        let path = section
+            .data
+            .clone()
+            .or_else(|| std::env::var_os(WEBSHOP_VARIABLE).map(PathBuf::from))
+            .ok_or(WorldError::NoWebshopData)?;
+        let (name, size) = match section.shop_catalogue {
+            ShopCatalogue::Small => ("webshop", CatalogueSize::Small),
+            ShopCatalogue::Full => ("webshop-full", CatalogueSize::Full),
+        };
+        (name, Catalogue::read(&CatalogueFiles::in_folder(&path, size)?)?)
+    };
+    let (kind, kind_name) = match section.shop_goals {
+        ShopGoals::Synthetic => (GoalKind::Synthetic, ""),
+        ShopGoals::Human => (GoalKind::Human, "-human"),
+    };
+    let seed_name = match seed {
+        0 => String::new(),
+        seed => format!("-{seed}"),
+    };
+    let shop = Shop::new(Arc::new(catalogue), kind, seed)?;
+    let world = Arc::new(WebshopWorld::new(
+        Arc::new(shop),
+        WorldOptions {
+            name: format!("{name}{kind_name}{seed_name}"),
+            split: match section.shop_split {
+                ShopSplit::Order => GoalSplit::Order,
+                ShopSplit::Product => GoalSplit::Product,
+            },
+            reward: match section.shop_reward {
+                ShopReward::Success => EpisodeReward::Success,
+                ShopReward::Score => EpisodeReward::Score,
+            },
+            style: match section.prompts {
+                PromptStyle::Full => WebshopStyle::Full,
+                PromptStyle::Compact => WebshopStyle::Compact,
+            },
+        },
+    ));
+    Ok(OpenWorld {
+        world: world.clone(),
+        games: None,
+        shop: Some(world),
+    })
+}
+
 /// Opens the world a configuration names.
 ///
 /// # Errors
-/// [`WorldError`] saying what to set when ALFWorld's data is missing, or which file is wrong.
+/// [`WorldError`] saying what to set when data is missing, or which file is wrong.
 pub fn open_world(section: &WorldSection) -> Result<OpenWorld, WorldError> {
     let style = HouseholdStyle::from(section.prompts);
     let household = |size| {
@@ -80,7 +172,8 @@ pub fn open_world(section: &WorldSection) -> Result<OpenWorld, WorldError> {
         };
         let world = Arc::new(HouseholdWorld::new(config)?);
         Ok(OpenWorld {
-            games: Arc::new(HouseholdGames(world.clone())),
+            games: Some(Arc::new(HouseholdGames(world.clone()))),
+            shop: None,
             world,
         })
     };
@@ -99,8 +192,10 @@ pub fn open_world(section: &WorldSection) -> Result<OpenWorld, WorldError> {
             let games = Arc::clone(world.library()) as Arc<dyn GameSource>;
             Ok(OpenWorld {
                 world: Arc::new(world),
-                games,
+                games: Some(games),
+                shop: None,
             })
         }
+        WorldName::Webshop | WorldName::Shop => open_shop(section),
     }
 }

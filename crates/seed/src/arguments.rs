@@ -225,7 +225,7 @@ pub(crate) enum Env {
 
 #[derive(Args, Debug)]
 pub(crate) struct Play {
-    /// World: household-studio, household-full or alfworld.
+    /// World: household-studio, household-full, alfworld, shop or webshop.
     #[arg(default_value = "household-studio")]
     pub world: String,
     /// Task id; unset plays the split's first task.
@@ -237,16 +237,16 @@ pub(crate) struct Play {
     /// Let a scripted player play.
     #[arg(long, value_enum)]
     pub player: Option<ScriptedPlayer>,
-    /// ALFWorld's data folder.
+    /// Data folder of ALFWorld or WebShop.
     #[arg(long)]
     pub data: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ScriptedPlayer {
-    /// Knows the game.
+    /// Knows the game, or the product wanted.
     Optimal,
-    /// Knows what it has seen.
+    /// Knows what it has seen (households).
     Searching,
     /// Errs at a rate of 0.3.
     Noisy,
@@ -256,10 +256,10 @@ pub(crate) enum ScriptedPlayer {
 
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// World: household-studio, household-full or alfworld.
+    /// World: household-studio, household-full, alfworld, shop or webshop.
     #[arg(default_value = "household-full")]
     pub world: String,
-    /// ALFWorld's data folder.
+    /// Data folder of ALFWorld or WebShop.
     #[arg(long)]
     pub data: Option<PathBuf>,
     /// Games to measure on.
@@ -272,10 +272,13 @@ pub(crate) struct Bench {
 
 #[derive(Args, Debug)]
 pub(crate) struct Verify {
-    /// Transcript files (JSONL, optionally gzip), or folders of them.
+    /// Transcript files (JSONL, optionally gzip), or folders of them (alfworld).
     #[arg(required = true)]
     pub transcripts: Vec<PathBuf>,
-    /// Folder with the games: `json_2.1.1`, its parent, or a folder of .tar.zst archives.
+    /// World the transcripts are of: alfworld or webshop.
+    #[arg(long, default_value = "alfworld")]
+    pub world: String,
+    /// Folder with the games (`json_2.1.1`, its parent, or a folder of .tar.zst archives), or with WebShop's products.
     #[arg(long)]
     pub data: Option<PathBuf>,
     /// Also replay the walkthrough stored in every game.
@@ -306,12 +309,12 @@ pub(crate) struct Generate {
 
 #[derive(Args, Debug)]
 pub(crate) struct Tasks {
-    /// World: household-studio, household-full or alfworld.
+    /// World: household-studio, household-full, alfworld, shop or webshop.
     pub world: String,
     /// Split to list.
     #[arg(long, default_value = "seen")]
     pub split: String,
-    /// ALFWorld's data folder.
+    /// Data folder of ALFWorld or WebShop.
     #[arg(long)]
     pub data: Option<PathBuf>,
 }

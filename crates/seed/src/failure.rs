@@ -117,6 +117,7 @@ data_failure!(
     seed_alfworld::household::HouseholdError,
     seed_env::EnvironmentError,
     seed_train::world::WorldError,
+    seed_webshop::WebshopError,
     std::io::Error,
 );
 

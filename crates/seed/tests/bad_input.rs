@@ -211,7 +211,7 @@ fn wrong_words_on_the_command_line_are_usage_errors() {
         "unknown_split",
         shown(&["env", "tasks", "household-studio", "--split", "valid_seen"])
     );
-    insta::assert_snapshot!("unknown_world", shown(&["env", "tasks", "webshop"]));
+    insta::assert_snapshot!("unknown_world", shown(&["env", "tasks", "sokoban"]));
     insta::assert_snapshot!(
         "unknown_size",
         shown(&["env", "generate", &here, "--size", "huge"])

@@ -471,3 +471,46 @@ fn from_demonstrations_to_a_trained_policy() {
     );
     assert_eq!(events.last().unwrap()["summary"]["episodes"], json!(12));
 }
+
+#[test]
+fn shops_are_played_by_script_and_by_hand() {
+    let oracle = seed(&["env", "play", "shop", "--player", "optimal"]);
+    assert_eq!(oracle.code, Some(0), "{}{}", oracle.output, oracle.errors);
+    insta::assert_snapshot!("optimal_purchase", oracle.output);
+    let searching = seed(&["env", "play", "shop", "--player", "searching"]);
+    assert_eq!(
+        (searching.code, searching.errors.as_str()),
+        (
+            Some(2),
+            "error: the searching player plays households; shops have `optimal`, `noisy` and `random`\n"
+        )
+    );
+    let mut child = program()
+        .args(["env", "play", "shop"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(
+        &mut child.stdin.take().unwrap(),
+        b"?\nsearch[<q> herbal teas]\nclick[s00027]\nclick[buy now]\n",
+    )
+    .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "not won");
+    for part in [
+        "search[<your query>]\nclick[search]",
+        "'Page 1 (Total results: 33)'",
+        "Purchased [SEP] asin [SEP] S00027",
+        "Not won after 3 steps. Score ",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    let without = seed(&["env", "play", "webshop"]);
+    assert!(
+        without.errors.contains("use `shop`, which needs no download"),
+        "{}",
+        without.errors
+    );
+}

@@ -19,6 +19,50 @@ choice! {
         HouseholdStudio = "household-studio",
         /// Generated households of ALFWorld's own size; nothing to download.
         HouseholdFull = "household-full",
+        /// WebShop on its own products, read from a folder.
+        Webshop = "webshop",
+        /// WebShop's rules on generated products; nothing to download.
+        Shop = "shop",
+    }
+}
+
+choice! {
+    /// Which of WebShop's two catalogues.
+    ShopCatalogue {
+        /// The 1,000 products of `items_shuffle_1000.json`.
+        Small = "small",
+        /// All products, of `items_shuffle.json`.
+        Full = "full",
+    }
+}
+
+choice! {
+    /// Which wishes a shop's tasks are made from.
+    ShopGoals {
+        /// From templates: one per combination of a product's options.
+        Synthetic = "synthetic",
+        /// Wishes in people's words; in a generated shop, in other words than the templates'.
+        Human = "human",
+    }
+}
+
+choice! {
+    /// How a shop's tasks are divided.
+    ShopSplit {
+        /// By place in the published order: 500 `seen`, then 1,000 `development`, then `train`.
+        Order = "order",
+        /// As `order`, with the wishes for a tenth of the products held out as `unseen`.
+        Product = "product",
+    }
+}
+
+choice! {
+    /// What a purchase earns.
+    ShopReward {
+        /// 10 when everything fits, else 0 (the reference).
+        Success = "success",
+        /// 10 times the score.
+        Score = "score",
     }
 }
 

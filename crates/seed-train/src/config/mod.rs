@@ -25,8 +25,8 @@ mod value;
 pub use choices::{
     Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit,
     ExampleTruncation, Family, GapZero, Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser,
-    OutcomeFilter, Placement, Precision, PromptStyle, PromptTruncation, Selection, StatisticUnit, Teacher,
-    TokenSelection, WorldName,
+    OutcomeFilter, Placement, Precision, PromptStyle, PromptTruncation, Selection, ShopCatalogue, ShopGoals,
+    ShopReward, ShopSplit, StatisticUnit, Teacher, TokenSelection, WorldName,
 };
 pub use demonstrations::{DemonstrateConfig, DemonstrationsSection};
 pub use derived::{Derived, MemoryEstimate, ModelShape};

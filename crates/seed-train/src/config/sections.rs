@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use super::choices::{
     Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit, GapZero,
     Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser, OutcomeFilter, Placement, Precision,
-    PromptStyle, PromptTruncation, StatisticUnit, Teacher, TokenSelection, WorldName,
+    PromptStyle, PromptTruncation, ShopCatalogue, ShopGoals, ShopReward, ShopSplit, StatisticUnit, Teacher,
+    TokenSelection, WorldName,
 };
 use super::rule::Rule::{
     Above, AboveUpTo, Any, AtLeast, Between, EnvironmentVariable, FromBelow, NotEmpty, WebAddress,
@@ -53,9 +54,10 @@ section! {
     WorldSection = "world" {
         /// Which family of tasks.
         name: WorldName = WorldName::Alfworld, Any;
-        /// ALFWorld's data folder (the one holding json_2.1.1); unset reads the ALFWORLD_DATA variable.
+        /// Data folder of ALFWorld (the one holding json_2.1.1) or WebShop (the one holding items_shuffle_1000.json); unset
+        /// reads the variable ALFWORLD_DATA or WEBSHOP_DATA.
         data: Option<PathBuf> = None, NotEmpty;
-        /// Seed of the household generator: which games exist.
+        /// Seed of generated worlds: which games or products exist. In shops also of prices and goals.
         generator_seed: u64 = 0, Any;
         /// Steps after which an episode ends as out of turns.
         max_steps: usize = 30, AtLeast(1.0);
@@ -67,6 +69,14 @@ section! {
         prompts: PromptStyle = PromptStyle::Full, Any;
         /// Use only the first so many training tasks; unset uses all.
         train_tasks: Option<usize> = None, AtLeast(1.0);
+        /// Which catalogue of WebShop.
+        shop_catalogue: ShopCatalogue = ShopCatalogue::Small, Any;
+        /// Which wishes a shop's tasks are made from.
+        shop_goals: ShopGoals = ShopGoals::Synthetic, Any;
+        /// How a shop's tasks are divided.
+        shop_split: ShopSplit = ShopSplit::Product, Any;
+        /// What a purchase earns.
+        shop_reward: ShopReward = ShopReward::Success, Any;
         /// Seconds one environment step may take before its episode ends as timed out. Not watched in worlds that run
         /// inside the program, as all present ones do.
         step_timeout_seconds: f64 = 30.0, Above(0.0), Runtime;

@@ -53,7 +53,7 @@ fn wrong_values_name_key_value_and_what_is_expected() {
       test.toml:4: `rollout.samples_per_task` is `"eight"`, expected whole number, at least 1
       test.toml:5: `rollout.top_k` is `-1`, expected whole number
       test.toml:6: `rollout.temperature` is `inf`, expected number, above 0
-      test.toml:8: `world.name` is `"household-studo"`, expected "alfworld" | "household-studio" | "household-full"; did you mean `household-studio`?
+      test.toml:8: `world.name` is `"household-studo"`, expected "alfworld" | "household-studio" | "household-full" | "webshop" | "shop"; did you mean `household-studio`?
       test.toml:10: `evaluation.splits` is `[]`, expected list of "train" | "development" | "seen" | "unseen", not empty
       test.toml:11: `evaluation.every` is `a table`, expected whole number
       test.toml:13: `checkpoint.keep` is `1`, expected whole number, at least 2
@@ -105,7 +105,7 @@ fn settings_that_hardly_mean_what_was_written_are_warned_of() {
     `rollout.top_p = 1`, `rollout.top_k = 20`: episodes are drawn from a cut distribution while log-probs are of the whole one, so the ratio does not start at 1 in the sampler's terms
     `seed.start_after = 20` is not before `seed.stop_after` or the last iteration: there would be no distillation at all
     only failed episodes are analysed while `seed.gate = "sigmoid"` can only raise tokens: failures would be imitated; use `seed.gate = "centered"` or `seed.outcome_filter = "advantage_aware"`
-    test.toml:12: `world.generator_seed` has no effect without a household world
+    test.toml:12: `world.generator_seed` has no effect without a household or a shop
     test.toml:7: `seed.delta_clip` has no effect without `seed.gate = "delta"`
     test.toml:8: `seed.ema_decay` has no effect without `seed.teacher = "ema"`
     "#);
@@ -242,7 +242,10 @@ fn shipped_configurations_are_valid_and_without_warnings() {
             "alfworld-qwen2.5-7b",
             "alfworld-qwen3-1.7b",
             "alfworld-tiny",
-            "quickstart"
+            "quickstart",
+            "webshop-qwen2.5-3b",
+            "webshop-qwen2.5-7b",
+            "webshop-qwen3-1.7b"
         ]
     );
 }
@@ -264,6 +267,35 @@ fn the_papers_settings_are_the_defaults() {
             "model.path",
             "model.recompute_activations",
             "algorithm.name"
+        ]
+    );
+}
+
+#[test]
+fn webshops_settings_differ_from_alfworlds_where_the_papers_do() {
+    let read = |name: &str| {
+        let path = shipped().join(name);
+        Loaded::<TrainConfig>::from_file(&path, &[]).unwrap().config
+    };
+    let alfworld = read("alfworld-qwen2.5-7b.toml");
+    let changed: Vec<String> = differences(&alfworld, &read("webshop-qwen2.5-7b.toml"))
+        .into_iter()
+        .map(|difference| format!("{} = {}", difference.key, difference.after))
+        .collect();
+    assert_eq!(
+        changed,
+        [
+            "run.name = \"webshop-qwen2.5-7b\"",
+            "run.directory = \"runs/webshop-qwen2.5-7b\"",
+            "world.name = \"webshop\"",
+            "world.max_steps = 15",
+            "world.history_length = 2",
+            "world.shop_split = \"order\"",
+            "rollout.max_prompt_tokens = 4096",
+            "advantage.normalisation = \"mean\"",
+            "algorithm.mini_batch_rows = 64",
+            "evaluation.splits = [\"seen\"]",
+            "evaluation.tasks = 128"
         ]
     );
 }

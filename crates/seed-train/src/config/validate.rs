@@ -208,13 +208,22 @@ fn warn_of_keys_without_effect(config: &TrainConfig, origins: &Origins, findings
     };
     unread(
         "world.data",
-        config.world.name == WorldName::Alfworld,
-        "`world.name = \"alfworld\"`",
+        matches!(config.world.name, WorldName::Alfworld | WorldName::Webshop),
+        "`world.name = \"alfworld\"` or `\"webshop\"`",
     );
     unread(
         "world.generator_seed",
         config.world.name != WorldName::Alfworld,
-        "a household world",
+        "a household or a shop",
+    );
+    let is_shop = matches!(config.world.name, WorldName::Webshop | WorldName::Shop);
+    for key in ["world.shop_goals", "world.shop_split", "world.shop_reward"] {
+        unread(key, is_shop, "`world.name = \"webshop\"` or `\"shop\"`");
+    }
+    unread(
+        "world.shop_catalogue",
+        config.world.name == WorldName::Webshop,
+        "`world.name = \"webshop\"`",
     );
     unread(
         "world.history_length",

@@ -20,7 +20,8 @@ pub(crate) fn demonstrate(command: &arguments::Demonstrate, output: Output) -> O
     set_threads(config.run.threads)?;
     let open = open_world(&config.world)?;
     let hindsight = Hindsight::new(&config.seed);
-    let written = demonstrate::demonstrate(&config, &*open.world, &*open.games, &hindsight, &mut display);
+    let games = open.household_games("demonstrations")?;
+    let written = demonstrate::demonstrate(&config, &*open.world, &**games, &hindsight, &mut display);
     display.clear();
     let (written, out) = (written?, &config.demonstrations.out);
     result(

@@ -1,5 +1,7 @@
 //! `seed env`: play, measure, check, generate and list.
 
+mod shop;
+
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use seed_alfworld::{
     Game, Library, LibraryOptions, VerifyReport, Workload, time_resets, time_steps, verify_transcripts,
     verify_walkthroughs,
 };
-use seed_env::{Split, Task};
+use seed_env::{Split, Task, World};
 use seed_random::RandomKey;
 use seed_run::{ExitCode, write_json_lines};
 use seed_train::config::{Loaded, TrainConfig, WorldSection};
@@ -51,11 +53,11 @@ fn open(world: &str, data: Option<&Path>) -> Result<OpenWorld, Failure> {
     Ok(open_world(&section)?)
 }
 
-fn tasks_of(open: &OpenWorld, split: Split) -> Result<&[Task], Failure> {
-    match open.world.tasks(split) {
+fn tasks_of_world(world: &dyn World, split: Split) -> Result<&[Task], Failure> {
+    match world.tasks(split) {
         [] => Err(Failure::usage(format!(
             "the world `{}` has no tasks in `{}`",
-            open.world.name(),
+            world.name(),
             split.name()
         ))),
         tasks => Ok(tasks),
@@ -64,7 +66,7 @@ fn tasks_of(open: &OpenWorld, split: Split) -> Result<&[Task], Failure> {
 
 fn tasks(command: &Tasks) -> Outcome {
     let open = open(&command.world, command.data.as_deref())?;
-    for task in tasks_of(&open, split_by_name(&command.split)?)? {
+    for task in tasks_of_world(&*open.world, split_by_name(&command.split)?)? {
         output_line(&format!("{}\t{}", task.id, task.family));
     }
     Ok(ExitCode::Success)
@@ -84,16 +86,18 @@ fn play(command: &Play) -> Outcome {
                     command.world
                 ))
             })?,
-        None => tasks_of(&open, split)?
+        None => tasks_of_world(&*open.world, split)?
             .first()
             .ok_or_else(|| Failure::usage("no tasks"))?,
     };
-    let game = open.games.game(&task.id)?;
     output_line(&format!("{} ({})\n", task.id, task.family));
-    let max_steps = open.world.default_max_steps();
-    match command.player {
-        Some(player) => Ok(watch(&game, player, max_steps)),
-        None => play_by_hand(&game, max_steps),
+    match (command.player, &open.shop) {
+        (None, _) => play_by_hand(&*open.world, task),
+        (Some(player), Some(shop)) => shop::watch(shop, task, player),
+        (Some(player), None) => {
+            let game = open.household_games("scripted players")?.game(&task.id)?;
+            Ok(watch(&game, player, open.world.default_max_steps()))
+        }
     }
 }
 
@@ -128,17 +132,18 @@ fn watch(game: &Game, player: ScriptedPlayer, max_steps: usize) -> ExitCode {
     }
 }
 
-/// Reads commands from standard input until the game is won, the steps are used up, or the input ends.
-fn play_by_hand(game: &Game, max_steps: usize) -> Outcome {
+/// Reads actions from standard input until the episode is over, the steps are used up, or the input ends.
+fn play_by_hand(world: &dyn World, task: &Task) -> Outcome {
+    let mut environment = world.environment();
+    let opening = environment.reset(&task.id, 0)?;
     output_line(&format!(
         "{}\n\nWrite a command, `?` for the commands possible now, or end the input to stop.",
-        game.reset_text()
+        opening.text
     ));
-    let mut state = game.initial_state();
     let mut steps = 0;
     let interactive = std::io::stdin().is_terminal();
     let mut lines = std::io::stdin().lock().lines();
-    while steps < max_steps {
+    while steps < world.default_max_steps() {
         if interactive {
             let mut out = std::io::stdout();
             let _ = write!(out, "\n> ");
@@ -147,34 +152,41 @@ fn play_by_hand(game: &Game, max_steps: usize) -> Outcome {
         let Some(line) = lines.next() else { break };
         let line = line?;
         if line.trim() == "?" {
-            let mut ids = Vec::new();
-            game.admissible_commands(&state, &mut ids);
-            let commands: Vec<&str> = ids.iter().map(|&id| game.command_text(id)).collect();
-            output_line(&commands.join("\n"));
+            output_line(&environment.admissible_actions().join("\n"));
             continue;
         }
-        let mut text = String::new();
-        let won = game.step(&mut state, &line, &mut text).won;
+        let transition = environment.step(&line)?;
         steps += 1;
-        output_line(&text);
-        if won {
+        output_line(&transition.observation.text);
+        if transition.won {
             output_line(&format!("\nYou won in {steps} steps."));
             return Ok(ExitCode::Success);
         }
+        if transition.terminated {
+            break;
+        }
     }
-    output_line(&format!("\nNot won after {steps} steps."));
+    let score = environment
+        .score()
+        .map_or_else(String::new, |score| format!(" Score {:.1}.", score * 100.0));
+    output_line(&format!("\nNot won after {steps} steps.{score}"));
     Ok(ExitCode::CheckFailed)
 }
 
 fn bench(command: &Bench, output: Output) -> Outcome {
+    let started = Instant::now();
     let open = open(&command.world, command.data.as_deref())?;
-    let list = tasks_of(&open, Split::Train)?;
+    if let Some(shop) = &open.shop {
+        return shop::bench(shop, command, output, started.elapsed());
+    }
+    let games = open.household_games("measurements")?;
+    let list = tasks_of_world(&*open.world, Split::Train)?;
     let key = RandomKey::new(0).with_text("purpose", "bench");
     let started = Instant::now();
     let games = list
         .iter()
         .take(command.games.max(1))
-        .map(|task| open.games.game(&task.id))
+        .map(|task| games.game(&task.id))
         .collect::<Result<Vec<_>, _>>()?;
     let load = started.elapsed().as_secs_f64() / games.len() as f64;
     let workloads: Vec<Workload> = games
@@ -212,6 +224,16 @@ fn bench(command: &Bench, output: Output) -> Outcome {
 }
 
 fn verify(command: &Verify, output: Output) -> Outcome {
+    match command.world.as_str() {
+        "alfworld" => verify_games(command, output),
+        "webshop" => shop::verify(command, output),
+        other => Err(Failure::usage(format!(
+            "there are no transcripts of `{other}`; there are those of `alfworld` and `webshop`"
+        ))),
+    }
+}
+
+fn verify_games(command: &Verify, output: Output) -> Outcome {
     let data = command
         .data
         .clone()
@@ -235,31 +257,37 @@ fn verify(command: &Verify, output: Output) -> Outcome {
     for (name, report) in reports {
         let Some(report) = report else { continue };
         exact &= report.is_exact();
-        if output.json {
-            output_line(
-                &json!({
-                    "checked": name,
-                    "episodes": report.episodes,
-                    "steps": report.steps,
-                    "differences": report.differences,
-                })
-                .to_string(),
-            );
-        } else {
-            output_line(&format!(
-                "{name}: {} episodes, {} steps, {} differences",
-                report.episodes, report.steps, report.differences
-            ));
-            for difference in report.first_differences.iter().take(SHOWN) {
-                output_line(&format!("  {difference}"));
-            }
-        }
+        let differences: Vec<String> = report.first_differences.iter().map(ToString::to_string).collect();
+        let counts = [report.episodes, report.steps, report.differences];
+        show_check(output, name, counts, &differences);
     }
     Ok(if exact {
         ExitCode::Success
     } else {
         ExitCode::CheckFailed
     })
+}
+
+/// Shows how many episodes and steps were compared and how much differed, with the first differences in words.
+fn show_check(output: Output, name: &str, [episodes, steps, differences]: [usize; 3], first: &[String]) {
+    if output.json {
+        output_line(
+            &json!({
+                "checked": name,
+                "episodes": episodes,
+                "steps": steps,
+                "differences": differences,
+            })
+            .to_string(),
+        );
+        return;
+    }
+    output_line(&format!(
+        "{name}: {episodes} episodes, {steps} steps, {differences} differences"
+    ));
+    for difference in first.iter().take(SHOWN) {
+        output_line(&format!("  {difference}"));
+    }
 }
 
 fn generate(command: &Generate) -> Outcome {

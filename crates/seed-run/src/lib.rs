@@ -11,6 +11,7 @@
 //! Not for: anything about models, environments or training; contents are bytes, lines and named tensors.
 
 mod checkpoint;
+mod cpu_time;
 mod durable;
 mod error;
 mod exit_code;
@@ -29,6 +30,7 @@ mod tensors;
 pub use checkpoint::{
     Checkpoint, CheckpointDraft, CheckpointStore, FileRecord, Manifest, Rejected, Retention, Search,
 };
+pub use cpu_time::process_cpu_seconds;
 pub use durable::{file_record, write_atomic, write_atomic_on, write_atomic_with};
 pub use error::{CheckpointFault, RunError};
 pub use exit_code::ExitCode;

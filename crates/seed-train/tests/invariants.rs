@@ -730,6 +730,7 @@ fn every_recorded_name_is_registered() {
             "timing/update_seconds",
             "timing/rescore_seconds",
             "timing/iteration_seconds",
+            "timing/cpu_seconds",
         ] {
             assert!(metrics.get(expected).is_some(), "`{expected}` is missing");
         }

@@ -270,6 +270,8 @@ pub(crate) const METRICS: &[MetricDefinition] = &[
     metric("cost/tokens_per_trained_token", "1", "tokens computed in all phases", "response tokens that train",
         ITERATION, "What a token costs in all."),
     seconds("timing/iteration_seconds", "The whole iteration.").verl("timing_s/step").trl("step_time"),
+    machine("timing/cpu_seconds", "s", "seconds of all threads together on processors", "",
+        "What the iteration costs, without evaluation; other programs on the machine hardly change it."),
     seconds("timing/rollout_seconds", "Sampling episodes.").verl("timing_s/gen"),
     seconds("timing/environment_seconds", "Resetting and stepping environments, part of the rollout."),
     seconds("timing/prefill_seconds", "The engine reading prompts, part of the rollout. A step that also decodes counts \

@@ -23,7 +23,7 @@ use seed_model::{AdamW, Decoder, Engine, Gradients, Schedule};
 use seed_random::RandomKey;
 use seed_rl::{Algorithm, AlgorithmOptions};
 use seed_rollout::{EpisodeRequest, Progress, Sequence, Trajectory, rollout};
-use seed_run::{Metrics, PhaseClock};
+use seed_run::{Metrics, PhaseClock, process_cpu_seconds};
 
 use self::batch::TrainedSequence;
 use self::cost::Cost;
@@ -133,6 +133,7 @@ impl Trainer {
         let iteration = self.iteration + 1;
         let mut metrics = Metrics::new();
         let mut clock = PhaseClock::new();
+        let cpu_seconds = process_cpu_seconds();
         let mut cost = Cost::from(self.rows_computed());
 
         let trajectories = clock.measure("timing/rollout_seconds", || {
@@ -218,6 +219,9 @@ impl Trainer {
         metrics.set("episode/total", self.episodes as f64);
         metrics.set("response/tokens_total", self.sampled_tokens as f64);
         clock.take_into(&mut metrics);
+        if let (Some(before), Some(now)) = (cpu_seconds, process_cpu_seconds()) {
+            metrics.set("timing/cpu_seconds", now - before);
+        }
         rollout_metrics::record_speed(&trajectories, &sequences, &mut metrics);
         Ok(IterationOutput {
             metrics,

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use seed_alfworld::expert::skill::{Advice, annotate, oracle_skill, wrong_skill};
+use seed_alfworld::expert::yardstick::Yardstick;
 use seed_alfworld::expert::{
     NoisyExpert, OptimalExpert, PlayedEpisode, Player, RandomPlayer, SearchingExpert, play, shortest_plan,
 };
@@ -296,4 +297,51 @@ fn following_a_skill_shortens_the_search() {
         wrong > oracle + 0.5,
         "the wrong skill misleads: {wrong} against {oracle}"
     );
+}
+
+#[test]
+fn skills_are_judged_by_what_the_game_holds() {
+    let games = games(HouseholdSize::Studio, Split::Seen, 150);
+    let (mut wrong_places, mut wrong_procedures) = (0, 0);
+    for (index, game) in games.iter().enumerate() {
+        let yardstick = Yardstick::of(game).unwrap();
+        let oracle = oracle_skill(game).unwrap();
+        let judgement = yardstick.judge(&oracle);
+        assert!(
+            judgement.procedure && judgement.place,
+            "{}: {oracle}",
+            game.goal_sentence()
+        );
+        let shouted = yardstick.judge(&oracle.to_uppercase());
+        assert!(
+            shouted.procedure && shouted.place,
+            "letters' case is no mistake: {oracle}"
+        );
+        let wrong = wrong_skill(game, &RandomKey::new(12).with("game", index as u64)).unwrap();
+        let judgement = yardstick.judge(&wrong);
+        assert!(
+            !(judgement.procedure && judgement.place),
+            "{}: {wrong}",
+            game.goal_sentence()
+        );
+        wrong_places += usize::from(!judgement.place);
+        wrong_procedures += usize::from(!judgement.procedure);
+        let nothing = yardstick.judge("Stay calm and think.");
+        assert!(!nothing.procedure && !nothing.place);
+    }
+    // A wrong skill errs in one of three ways, of which not every task has all.
+    assert!(
+        wrong_places > 40 && wrong_procedures > 40,
+        "{wrong_places} {wrong_procedures}"
+    );
+}
+
+#[test]
+fn free_words_are_judged_too() {
+    let game = &games(HouseholdSize::Studio, Split::Seen, 1)[0];
+    let yardstick = Yardstick::of(game).unwrap();
+    let oracle = Advice::read(&oracle_skill(game).unwrap());
+    let place = oracle.look[0].clone();
+    let told = yardstick.judge(&format!("First walk over to {place}; it was there last time."));
+    assert!(told.place && !told.procedure);
 }

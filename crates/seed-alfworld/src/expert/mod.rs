@@ -15,6 +15,7 @@ mod random;
 mod reading;
 mod searching;
 pub mod skill;
+pub mod yardstick;
 
 use crate::{CommandId, Game, State};
 

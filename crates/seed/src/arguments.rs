@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Sft(Sft),
     /// Put runs side by side: a table with intervals and a picture of the learning curves.
     Compare(Compare),
+    /// Train a matrix of arms, bases and seeds; call it again to go on.
+    Study(Study),
     /// Play, measure, check or generate environments.
     #[command(subcommand)]
     Env(Env),
@@ -128,7 +130,8 @@ pub(crate) struct Eval {
     /// Write the result as JSON here.
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Also play with rule-written skills in the prompt, to measure what a skill is worth (household worlds).
+    /// Also play with skills in the prompt, to measure what they are worth: the policy's own, a perfect episode's, and
+    /// another task's.
     #[arg(long)]
     pub with_skills: bool,
     /// Exit with status 1 when overall success on any panel is below this share.
@@ -207,6 +210,34 @@ pub(crate) struct Compare {
     /// Where the picture goes.
     #[arg(long, default_value = "compare.svg")]
     pub picture: PathBuf,
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Study {
+    #[command(subcommand)]
+    pub command: Option<StudyCommand>,
+    /// The study in TOML: a configuration, and the arms, bases, seeds and panels.
+    #[arg(value_name = "STUDY", required = true)]
+    pub file: Option<PathBuf>,
+    /// Print the matrix with what is done and what is left, and stop.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum StudyCommand {
+    /// Write the report of a study: tables with intervals, and pictures.
+    Report(StudyReport),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StudyReport {
+    /// The study in TOML, or its directory.
+    pub study: PathBuf,
+    /// Folder of the report; unset is `report` in the study's directory.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]

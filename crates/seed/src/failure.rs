@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use seed_run::{ExitCode, RunError};
+use seed_study::StudyError;
 use seed_train::TrainError;
 
 /// Why a command failed.
@@ -77,6 +78,23 @@ impl From<TrainError> for Failure {
             error: Box::new(error),
             code,
         }
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        let code = match error {
+            StudyError::Train(error) => return error.into(),
+            StudyError::Run(error) => return error.into(),
+            StudyError::File(error) => return TrainError::from(error).into(),
+            StudyError::Read { .. }
+            | StudyError::Invalid { .. }
+            | StudyError::Changed { .. }
+            | StudyError::NoStudy { .. }
+            | StudyError::Config(_) => ExitCode::Usage,
+            StudyError::Record { .. } | StudyError::Picture(_) => ExitCode::Data,
+        };
+        Self::new(error, code)
     }
 }
 

@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         Command::Annotate(command) => commands::data::annotate(command, output),
         Command::Demonstrate(command) => commands::data::demonstrate(command, output),
         Command::Compare(command) => commands::compare::run(command, output),
+        Command::Study(command) => commands::study::run(command, output),
         Command::Env(command) => commands::env::run(command, output),
         Command::Config(command) => commands::config::run(command, output),
     };

@@ -23,6 +23,8 @@ fn every_command_says_what_it_is_for() {
         "demonstrate",
         "sft",
         "compare",
+        "study",
+        "study report",
         "env",
         "env play",
         "env bench",
@@ -323,7 +325,10 @@ fn a_model_is_evaluated_on_fixed_panels() {
         .iter()
         .map(|result| result["prompt"].as_str().unwrap())
         .collect();
-    assert_eq!(prompts, ["plain", "oracle_skill", "other_skill"].repeat(2));
+    assert_eq!(
+        prompts,
+        ["plain", "own_skill", "oracle_skill", "other_skill"].repeat(2)
+    );
     assert!(
         value
             .iter()
@@ -333,13 +338,13 @@ fn a_model_is_evaluated_on_fixed_panels() {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    assert_eq!(trajectories.len(), 24);
+    assert_eq!(trajectories.len(), 32);
     assert!(
-        trajectories[4].steps[0].prompt_text == trajectories[0].steps[0].prompt_text,
+        trajectories[8].steps[0].prompt_text == trajectories[0].steps[0].prompt_text,
         "recorded without the skill"
     );
     assert_ne!(
-        trajectories[4].steps[0].prompt_ids, trajectories[0].steps[0].prompt_ids,
+        trajectories[8].steps[0].prompt_ids, trajectories[0].steps[0].prompt_ids,
         "shown with it"
     );
     let again = eval(&["--with-skills"]);

@@ -42,6 +42,14 @@ impl<C: Document> Loaded<C> {
     /// [`ConfigError::Read`] and [`ConfigError::TooLarge`] for the file, [`ConfigError::Invalid`] with everything that
     /// is wrong in it or in the overrides.
     pub fn from_file(path: &Path, overrides: &[String]) -> Result<Self, ConfigError> {
+        Self::from_text(&path.display().to_string(), &Self::read(path)?, overrides)
+    }
+
+    /// The text of a file, unless it is larger than any configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError::Read`] and [`ConfigError::TooLarge`].
+    pub fn read(path: &Path) -> Result<String, ConfigError> {
         let read = |source| ConfigError::Read {
             kind: C::KIND,
             source,
@@ -54,8 +62,7 @@ impl<C: Document> Loaded<C> {
                 limit: SIZE_LIMIT,
             });
         }
-        let text = fs_err::read_to_string(path).map_err(read)?;
-        Self::from_text(&path.display().to_string(), &text, overrides)
+        fs_err::read_to_string(path).map_err(read)
     }
 
     /// Like [`Loaded::from_file`] for text already at hand; `name` stands for the file in messages.
@@ -63,19 +70,32 @@ impl<C: Document> Loaded<C> {
     /// # Errors
     /// [`ConfigError::Invalid`] with everything that is wrong.
     pub fn from_text(name: &str, text: &str, overrides: &[String]) -> Result<Self, ConfigError> {
+        let (entries, problems) = override_entries(overrides);
+        Self::build(name, text, entries, problems)
+    }
+
+    /// Like [`Loaded::from_text`] with entries that stand in other places, such as the arms of a study; later ones win.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`] with everything that is wrong.
+    pub fn from_layers(name: &str, text: &str, layers: Vec<RawEntry>) -> Result<Self, ConfigError> {
+        Self::build(name, text, layers, Vec::new())
+    }
+
+    /// Parses `text`, puts `later` entries on top, and validates; `problems` are those found before.
+    fn build(
+        name: &str,
+        text: &str,
+        later: Vec<RawEntry>,
+        mut problems: Vec<String>,
+    ) -> Result<Self, ConfigError> {
         let invalid = |problems| ConfigError::Invalid {
             kind: C::KIND,
             source_name: name.to_owned(),
             problems,
         };
         let mut entries = parse_text(name, text).map_err(invalid)?;
-        let mut problems = Vec::new();
-        for argument in overrides {
-            match parse_override(argument) {
-                Ok(entry) => entries.push(entry),
-                Err(problem) => problems.push(problem),
-            }
-        }
+        entries.extend(later);
         let fields = C::fields();
         let mut config = C::default();
         let mut origins = Origins::new();
@@ -113,6 +133,19 @@ impl<C: Document> Loaded<C> {
     pub fn from_defaults(overrides: &[String]) -> Result<Self, ConfigError> {
         Self::from_text("built-in defaults", "", overrides)
     }
+}
+
+/// The entries of `--set` arguments, and what is wrong with those that are none.
+fn override_entries(overrides: &[String]) -> (Vec<RawEntry>, Vec<String>) {
+    let mut entries = Vec::new();
+    let mut problems = Vec::new();
+    for argument in overrides {
+        match parse_override(argument) {
+            Ok(entry) => entries.push(entry),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    (entries, problems)
 }
 
 /// Every key with its value as TOML, in file order: [`Loaded::from_text`] reads it back to an equal configuration.
@@ -273,7 +306,7 @@ fn same_name(fields: &[FieldInfo], name: &str) -> Option<String> {
 }
 
 /// The candidate most like `word`, when one is like it at all.
-fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const LIKENESS: f64 = 0.85;
     candidates
         .map(|candidate| {

@@ -33,7 +33,7 @@ pub use derived::{Derived, MemoryEstimate, ModelShape};
 pub use error::ConfigError;
 pub use explain::{Explanation, explanation_text, reference_markdown};
 pub use fine_tuning::{InitialiseSection, SftConfig, SftSection};
-pub use loaded::{Difference, Loaded, differences, to_toml};
+pub use loaded::{Difference, Loaded, differences, nearest, to_toml};
 pub use rule::Rule;
 pub use schema::{Document, Effect, FieldInfo, Findings, Origins};
 pub use sections::{
@@ -41,4 +41,4 @@ pub use sections::{
     LoggingSection, ModelSection, OptimiserSection, RolloutSection, RunSection, SeedSection, TrainConfig,
     WorldSection,
 };
-pub use source::Origin;
+pub use source::{Origin, RawEntry, line_of, to_value};

@@ -43,15 +43,15 @@ impl fmt::Display for Origin {
 
 /// One `table.key = value` before anything is known about it.
 #[derive(Clone, Debug)]
-pub(crate) struct RawEntry {
+pub struct RawEntry {
     /// The path to the key; `["run", "seed"]` for `run.seed`.
-    pub(crate) path: Vec<String>,
+    pub path: Vec<String>,
     /// Its value.
-    pub(crate) value: Value,
+    pub value: Value,
     /// For an override: the value read as plain text, used where TOML syntax gives the wrong type.
-    pub(crate) plain: Option<String>,
+    pub plain: Option<String>,
     /// Where it stands.
-    pub(crate) origin: Origin,
+    pub origin: Origin,
 }
 
 /// Entries of a TOML text in file order, or the problems that keep it from being read.
@@ -160,8 +160,11 @@ fn parse_bare(text: &str) -> Value {
     }
 }
 
-/// Turns a parsed value into a plain one; the error is a message.
-fn to_value(value: &DeValue<'_>) -> Result<Value, String> {
+/// Turns a parsed value into a plain one.
+///
+/// # Errors
+/// A sentence about a number that does not fit.
+pub fn to_value(value: &DeValue<'_>) -> Result<Value, String> {
     Ok(match value {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Integer(number) => Value::Integer(
@@ -192,7 +195,7 @@ fn to_value(value: &DeValue<'_>) -> Result<Value, String> {
 }
 
 /// 1-based line at which a byte range of `text` begins.
-fn line_of(text: &str, span: &Range<usize>) -> usize {
+pub fn line_of(text: &str, span: &Range<usize>) -> usize {
     let end = span.start.min(text.len());
     1 + text
         .as_bytes()

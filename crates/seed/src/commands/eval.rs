@@ -2,7 +2,7 @@
 
 use seed_run::{ExitCode, write_atomic};
 use seed_train::config::TrainConfig;
-use seed_train::evaluate_program::{self, PanelResult};
+use seed_train::evaluate_program::{PanelResult, SkillPrompt, evaluate_panels};
 use seed_train::world::open_world;
 
 use super::{load, set_threads};
@@ -18,10 +18,15 @@ pub(crate) fn run(command: &Eval, output: Output) -> Outcome {
     }
     set_threads(config.run.threads)?;
     let open = open_world(&config.world)?;
-    let results = evaluate_program::evaluate_panels(
+    let prompts: &[SkillPrompt] = if command.with_skills {
+        &SkillPrompt::ALL
+    } else {
+        &[SkillPrompt::Plain]
+    };
+    let results = evaluate_panels(
         &config,
         &open,
-        command.with_skills,
+        prompts,
         command.trajectories.as_deref(),
         &mut display,
     );
@@ -40,7 +45,7 @@ pub(crate) fn run(command: &Eval, output: Output) -> Outcome {
     }
     let lowest = results
         .iter()
-        .filter(|result| result.prompt == "plain")
+        .filter(|result| result.prompt == SkillPrompt::Plain)
         .map(|result| result.evaluation.success.value)
         .fold(f64::INFINITY, f64::min);
     match command.min {

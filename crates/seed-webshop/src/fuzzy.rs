@@ -60,7 +60,8 @@ impl Words {
     }
 }
 
-/// The score of two texts (see [`Words::ratio`]).
+/// How alike two texts are, 0 to 100, as thefuzz's `token_set_ratio` says it: 100 when one text's words are all in the
+/// other, 0 when one has none.
 ///
 /// ```
 /// assert_eq!(seed_webshop::token_set_ratio("grey", "color: coal grey"), 100);

@@ -4,6 +4,7 @@
 //! prompt holding the last exchanges as text, and `transcript`, where the episode is one growing conversation.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,63 @@ pub struct PromptState<'a> {
     pub history: &'a [Exchange],
     /// How many of them a windowed prompt shows.
     pub history_length: usize,
+}
+
+impl<'a> PromptState<'a> {
+    /// The last `history_length` exchanges, and the number of the first of them, counted from 1.
+    pub fn window(&self) -> (usize, &'a [Exchange]) {
+        let skipped = self.history.len().saturating_sub(self.history_length);
+        (skipped + 1, self.history.get(skipped..).unwrap_or_default())
+    }
+
+    /// What a prompt in the reference's layout says of the past: the number of steps, and the window with each action
+    /// beside what was seen before it.
+    pub fn past_in_full(&self) -> String {
+        let mut past = format!("You have acted for {} step(s) so far.", self.history.len());
+        let (first, shown) = self.window();
+        if !shown.is_empty() {
+            // Writing to a string cannot fail, here and below.
+            let _ = write!(
+                past,
+                " The latest {} observation(s), each with the action you took on it:",
+                shown.len()
+            );
+            for (offset, exchange) in shown.iter().enumerate() {
+                let number = first + offset;
+                let _ = write!(
+                    past,
+                    "\n[Observation {number}: '{}', Action {number}: '{}']",
+                    exchange.observation, exchange.action
+                );
+            }
+        }
+        past
+    }
+
+    /// The window in few words: a line for what was seen, shortened by `shorten`, and one for the action, each with a
+    /// line break before it.
+    pub fn past_in_short(&self, shorten: impl for<'t> Fn(&'t str) -> Cow<'t, str>) -> String {
+        let mut past = String::new();
+        for exchange in self.window().1 {
+            // An untagged response can put a line break into an action; a line stays a line.
+            let action: Vec<&str> = exchange.action.split_whitespace().collect();
+            let _ = write!(
+                past,
+                "\n{}\n> {}",
+                shorten(&exchange.observation),
+                action.join(" ")
+            );
+        }
+        past
+    }
+}
+
+/// What the task line of a prompt begins with, or holds after the role sentence. A skill finds its place by it.
+pub const TASK_ANCHOR: &str = "Your task is to: ";
+
+/// The line that states a task.
+pub fn task_line(task: &str) -> String {
+    format!("{TASK_ANCHOR}{}", task.trim())
 }
 
 /// A model response turned into an action.

@@ -11,11 +11,9 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use crate::dialogue::{TASK_ANCHOR, task_line};
 use crate::projection::project_tagged_action;
-use crate::{Dialogue, Exchange, Projection, PromptState};
-
-/// What the task line of every prompt begins with, or holds after the role sentence.
-pub const TASK_ANCHOR: &str = "Your task is to: ";
+use crate::{Dialogue, Projection, PromptState};
 
 /// How many characters of an untagged response become the action (the reference's ALFWorld wrapper).
 const FALLBACK_CHARACTERS: usize = 30;
@@ -127,16 +125,6 @@ impl Dialogue for HouseholdDialogue {
     }
 }
 
-/// The last `history_length` exchanges and the number of the first of them, counted from 1.
-fn window<'a>(state: &PromptState<'a>) -> (usize, &'a [Exchange]) {
-    let skipped = state.history.len().saturating_sub(state.history_length);
-    (skipped + 1, state.history.get(skipped..).unwrap_or_default())
-}
-
-fn task_line(task: &str) -> String {
-    format!("{TASK_ANCHOR}{}", task.trim())
-}
-
 fn full_windowed(state: &PromptState<'_>) -> String {
     let commands = full_commands(state.admissible_actions);
     if state.history.is_empty() {
@@ -146,28 +134,11 @@ fn full_windowed(state: &PromptState<'_>) -> String {
             state.observation.trim_end()
         );
     }
-    let steps = state.history.len();
-    let (first, shown) = window(state);
-    let mut past = format!("You have acted for {steps} step(s) so far.");
-    if !shown.is_empty() {
-        let _ = write!(
-            past,
-            " The latest {} observation(s), each with the action you took on it:",
-            shown.len()
-        );
-        for (offset, exchange) in shown.iter().enumerate() {
-            let number = first + offset;
-            let _ = write!(
-                past,
-                "\n[Observation {number}: '{}', Action {number}: '{}']",
-                exchange.observation, exchange.action
-            );
-        }
-    }
+    let past = state.past_in_full();
     format!(
         "\n{ROLE} {}\n{past}\nThis is step {}, and you observe: {}\n{commands}\n\n{CLOSING}\n",
         task_line(state.task_description),
-        steps + 1,
+        state.history.len() + 1,
         state.observation.trim_end()
     )
 }
@@ -220,19 +191,8 @@ fn compact_windowed(state: &PromptState<'_>) -> String {
     if state.history.is_empty() {
         return format!("{observation}\n{task}\n{commands}");
     }
-    let mut text = task;
-    for exchange in window(state).1 {
-        // An untagged response can put a line break into an action; a line stays a line.
-        let action: Vec<&str> = exchange.action.split_whitespace().collect();
-        let _ = write!(
-            text,
-            "\n{}\n> {}",
-            compact_observation(&exchange.observation),
-            action.join(" ")
-        );
-    }
-    let _ = write!(text, "\n{observation}\n{commands}");
-    text
+    let past = state.past_in_short(compact_observation);
+    format!("{task}{past}\n{observation}\n{commands}")
 }
 
 /// Shortens an observation without losing anything that the action before it does not already tell.

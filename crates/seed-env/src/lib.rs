@@ -15,9 +15,9 @@ mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use dialogue::{ContextKind, Dialogue, Exchange, Projection, PromptState};
+pub use dialogue::{ContextKind, Dialogue, Exchange, Projection, PromptState, TASK_ANCHOR, task_line};
 pub use environment::{Environment, EnvironmentError, Image, Observation, Transition};
-pub use household::{HouseholdDialogue, HouseholdStyle, TASK_ANCHOR, compact_observation};
+pub use household::{HouseholdDialogue, HouseholdStyle, compact_observation};
 pub use panel::{Panel, PanelError, TrainingSchedule};
 pub use pool::{
     EnvironmentPool, EpisodeFailure, EpisodeStart, ErrorBudget, FailureClass, FailureCount, Opening,

@@ -92,18 +92,17 @@ fn question_line(state: &PromptState<'_>) -> String {
 /// The last `history_length` steps: `Step N:ACTION RESULT` and a line break each, joined by line breaks. What a
 /// step found is the observation before the next one.
 fn recent_steps(state: &PromptState<'_>) -> String {
-    let skipped = state.history.len().saturating_sub(state.history_length);
+    let (first, shown) = state.window();
     let mut text = String::new();
-    for (index, exchange) in state.history.iter().enumerate().skip(skipped) {
-        let found = state
-            .history
+    for (index, exchange) in shown.iter().enumerate() {
+        let found = shown
             .get(index + 1)
             .map_or(state.observation, |next| &next.observation);
-        if index > skipped {
+        if index > 0 {
             text.push('\n');
         }
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "Step {}:{} {found}", index + 1, exchange.action);
+        let _ = writeln!(text, "Step {}:{} {found}", first + index, exchange.action);
     }
     text
 }

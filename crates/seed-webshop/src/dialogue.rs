@@ -8,9 +8,8 @@
 //! task.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
-use seed_env::{Dialogue, Exchange, Projection, PromptState, TASK_ANCHOR, project_tagged_action};
+use seed_env::{Dialogue, Projection, PromptState, project_tagged_action, task_line};
 
 /// How many characters of an untagged response become the action (the reference's WebShop wrapper).
 const FALLBACK_CHARACTERS: usize = 20;
@@ -92,16 +91,6 @@ impl Dialogue for WebshopDialogue {
     }
 }
 
-fn task_line(task: &str) -> String {
-    format!("{TASK_ANCHOR}{}", task.trim())
-}
-
-/// The exchanges that a prompt shows, and the number of the first of them, counted from 1.
-fn window<'a>(state: &PromptState<'a>) -> (usize, &'a [Exchange]) {
-    let skipped = state.history.len().saturating_sub(state.history_length);
-    (skipped + 1, state.history.get(skipped..).unwrap_or_default())
-}
-
 fn full_page(state: &PromptState<'_>) -> String {
     let quoted: Vec<String> = state
         .admissible_actions
@@ -122,27 +111,10 @@ fn full_windowed(state: &PromptState<'_>) -> String {
     if state.history.is_empty() {
         return plain;
     }
-    let steps = state.history.len();
-    let (first, shown) = window(state);
-    let mut past = format!("You have acted for {steps} step(s) so far.");
-    if !shown.is_empty() {
-        let _ = write!(
-            past,
-            " The latest {} observation(s), each with the action you took on it:",
-            shown.len()
-        );
-        for (offset, exchange) in shown.iter().enumerate() {
-            let number = first + offset;
-            let _ = write!(
-                past,
-                "\n[Observation {number}: '{}', Action {number}: '{}']",
-                exchange.observation, exchange.action
-            );
-        }
-    }
+    let past = state.past_in_full();
     let prompt = format!(
         "{head}\n{past}\nThis is step {}.\n{page}\n\n{CLOSING}\n",
-        steps + 1
+        state.history.len() + 1
     );
     if prompt.chars().count() > MOST_CHARACTERS {
         return plain;
@@ -151,24 +123,13 @@ fn full_windowed(state: &PromptState<'_>) -> String {
 }
 
 fn compact_windowed(state: &PromptState<'_>) -> String {
-    let mut text = task_line(state.task_description);
-    for exchange in window(state).1 {
-        // An untagged response can put a line break into an action; a line stays a line.
-        let action: Vec<&str> = exchange.action.split_whitespace().collect();
-        let _ = write!(
-            text,
-            "\n{}\n> {}",
-            compact_page(&exchange.observation),
-            action.join(" ")
-        );
-    }
-    let _ = write!(
-        text,
-        "\n{}\nActions: {}",
+    format!(
+        "{}{}\n{}\nActions: {}",
+        task_line(state.task_description),
+        state.past_in_short(compact_page),
         compact_page(state.observation),
         state.admissible_actions.join(", ")
-    );
-    text
+    )
 }
 
 /// A page in few words: its texts without quotes and separators, without the buttons that every such page has. The page
@@ -217,6 +178,7 @@ fn purchase(observation: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use seed_env::Exchange;
 
     use super::*;
 

@@ -6,15 +6,14 @@
 //!
 //! Not for: streaming, tools, or images.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use seed_http::{Address, AddressFault, Secret, agent, excerpt, redacted};
 use seed_random::RandomKey;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ureq::http::Uri;
 
 use crate::{Analyser, AnalyserError, AnalysisReply, AnalysisRequest};
 
@@ -125,22 +124,12 @@ impl EndpointOptions {
     }
 }
 
-/// An API key that shows itself to nobody.
-#[derive(Clone)]
-struct ApiKey(String);
-
-impl fmt::Debug for ApiKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("[hidden]")
-    }
-}
-
 /// The analyser behind an endpoint.
 #[derive(Debug)]
 pub struct EndpointAnalyser {
     options: EndpointOptions,
     url: String,
-    key: Option<ApiKey>,
+    key: Option<Secret>,
     agent: ureq::Agent,
 }
 
@@ -167,36 +156,24 @@ impl EndpointAnalyser {
     ) -> Result<Self, AnalyserError> {
         options.validate()?;
         let url = format!("{}/chat/completions", options.base_url.trim_end_matches('/'));
-        let (is_encrypted, is_loopback) = inspect_url(&url, &options.base_url)?;
+        let address = read_address(&url, &options.base_url)?;
         let key = match &options.api_key_variable {
             None => None,
             Some(variable) => {
                 let missing = || AnalyserError::MissingKey {
                     variable: variable.clone(),
                 };
-                let key = environment(variable).ok_or_else(missing)?.trim().to_owned();
-                // Anything else could not be a header value; the key itself must not be shown.
-                if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                    return Err(missing());
-                }
-                if !is_encrypted && !is_loopback {
+                let key = environment(variable).and_then(|text| Secret::read(&text));
+                let key = key.ok_or_else(missing)?;
+                if !address.is_encrypted && !address.is_loopback {
                     return Err(AnalyserError::UnprotectedKey { url });
                 }
-                Some(ApiKey(key))
+                Some(key)
             }
         };
-        let mut config = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs_f64(options.timeout_seconds)))
-            .http_status_as_error(false)
-            // A redirect could carry the key to another host.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("seed/", env!("CARGO_PKG_VERSION")));
-        if is_loopback {
-            config = config.proxy(None);
-        }
+        let timeout = Duration::from_secs_f64(options.timeout_seconds);
         Ok(Self {
-            agent: config.build().new_agent(),
+            agent: agent(timeout, address.is_loopback),
             options,
             url,
             key,
@@ -239,8 +216,8 @@ impl EndpointAnalyser {
             .agent
             .post(&self.url)
             .header("content-type", "application/json");
-        if let Some(ApiKey(key)) = &self.key {
-            post = post.header("authorization", format!("Bearer {key}"));
+        if let Some(key) = &self.key {
+            post = post.header("authorization", key.bearer());
         }
         let body = self.body(request).to_string();
         let mut response = post.send(&body).map_err(|error| self.broken(error, attempt))?;
@@ -260,7 +237,7 @@ impl EndpointAnalyser {
                 url: self.url.clone(),
                 status,
                 attempts: attempt,
-                excerpt: self.excerpt(&read.unwrap_or_default()),
+                excerpt: excerpt(&read.unwrap_or_default(), EXCERPT, self.key.as_ref()),
             };
             let passes = matches!(status, 408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529);
             return Err(if passes {
@@ -307,7 +284,7 @@ impl EndpointAnalyser {
                 )
             }
             other => {
-                let reason = self.redacted(&other.to_string());
+                let reason = redacted(&other.to_string(), self.key.as_ref());
                 Failure::Retry(
                     AnalyserError::Connection {
                         url,
@@ -317,24 +294,6 @@ impl EndpointAnalyser {
                     None,
                 )
             }
-        }
-    }
-
-    /// The start of an error body on one line. Some endpoints repeat the key they were given.
-    fn excerpt(&self, body: &[u8]) -> String {
-        let text = self.redacted(&String::from_utf8_lossy(body));
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if line.is_empty() {
-            "(no body)".into()
-        } else {
-            line.chars().take(EXCERPT).collect()
-        }
-    }
-
-    fn redacted(&self, text: &str) -> String {
-        match &self.key {
-            Some(ApiKey(key)) => text.replace(key.as_str(), "[hidden]"),
-            None => text.to_owned(),
         }
     }
 }
@@ -370,40 +329,27 @@ impl Analyser for EndpointAnalyser {
     }
 }
 
-/// Whether the URL is encrypted, and whether it stays on this machine.
-fn inspect_url(url: &str, base_url: &str) -> Result<(bool, bool), AnalyserError> {
+/// Whom the URL reaches.
+fn read_address(url: &str, base_url: &str) -> Result<Address, AnalyserError> {
     let invalid = |rule| AnalyserError::InvalidOption {
         option: "base_url",
         value: base_url.to_owned(),
         rule,
     };
-    let uri: Uri = url
-        .parse()
-        .map_err(|_| invalid("a URL such as `https://host/v1`"))?;
-    let authority = uri
-        .authority()
-        .ok_or_else(|| invalid("a URL with scheme and host, such as `https://host/v1`"))?;
-    if authority.as_str().contains('@') {
-        return Err(AnalyserError::InvalidOption {
+    let address = Address::read(url).map_err(|fault| match fault {
+        AddressFault::NoUrl => invalid("a URL such as `https://host/v1`"),
+        AddressFault::NoHost => invalid("a URL with scheme and host, such as `https://host/v1`"),
+        AddressFault::Credentials => AnalyserError::InvalidOption {
             option: "base_url",
             value: "[hidden]".into(),
             rule: "free of user and password; put the key in an environment variable",
-        });
-    }
-    let is_encrypted = match uri.scheme_str() {
-        Some("https") => true,
-        Some("http") => false,
-        _ => return Err(invalid("http or https")),
-    };
-    if uri.query().is_some() {
+        },
+        AddressFault::Scheme => invalid("http or https"),
+    })?;
+    if address.has_query {
         return Err(invalid("free of a query"));
     }
-    let host = authority.host().trim_matches(['[', ']']);
-    let is_loopback = host.eq_ignore_ascii_case("localhost")
-        || host
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback());
-    Ok((is_encrypted, is_loopback))
+    Ok(address)
 }
 
 /// The parts of a chat completion that are used.

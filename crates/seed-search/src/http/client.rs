@@ -7,12 +7,12 @@
 //!
 //! Not for: caching, or asking servers that speak another format.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::address::is_loopback_url;
+use seed_http::{Address, AddressFault, Secret, agent, excerpt, redacted};
+
 use super::wire::{read_answer, request_body};
 use crate::SearchError;
 use crate::retriever::{FoundPassage, Retriever, RetrieverError};
@@ -93,23 +93,30 @@ impl HttpOptions {
     }
 }
 
-/// A token that shows itself to nobody.
-struct Token(String);
-
-impl fmt::Debug for Token {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("[hidden]")
-    }
-}
-
 /// A retriever behind one or more addresses.
 #[derive(Debug)]
 pub struct HttpRetriever {
     options: HttpOptions,
-    token: Option<Token>,
+    token: Option<Secret>,
     agent: ureq::Agent,
     /// Requests so far, for taking the addresses in turn.
     requests: AtomicUsize,
+}
+
+/// Reads the address of a retrieval server.
+fn read_address(url: &str) -> Result<Address, SearchError> {
+    Address::read(url).map_err(|fault| match fault {
+        AddressFault::Credentials => SearchError::Option {
+            option: "urls",
+            value: "[hidden]".to_owned(),
+            rule: "free of user and password; put a token in an environment variable",
+        },
+        AddressFault::NoUrl | AddressFault::NoHost | AddressFault::Scheme => SearchError::Option {
+            option: "urls",
+            value: url.to_owned(),
+            rule: "an address such as `http://127.0.0.1:8000/retrieve`",
+        },
+    })
 }
 
 /// What to do after a failed attempt.
@@ -134,9 +141,9 @@ impl HttpRetriever {
         options.check()?;
         let mut all_loopback = true;
         for url in &options.urls {
-            let loopback = is_loopback_url(url)?;
-            all_loopback &= loopback;
-            if options.token_variable.is_some() && !loopback && !url.starts_with("https:") {
+            let address = read_address(url)?;
+            all_loopback &= address.is_loopback;
+            if options.token_variable.is_some() && !address.is_loopback && !address.is_encrypted {
                 return Err(SearchError::Option {
                     option: "urls",
                     value: url.clone(),
@@ -147,30 +154,18 @@ impl HttpRetriever {
         let token = match &options.token_variable {
             None => None,
             Some(variable) => {
-                let token = environment(variable).unwrap_or_default().trim().to_owned();
-                // Anything else could not be a header value; the token itself must not be shown.
-                if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-                    return Err(SearchError::Option {
-                        option: "token_variable",
-                        value: variable.clone(),
-                        rule: "an environment variable that holds a token of printable characters",
-                    });
-                }
-                Some(Token(token))
+                let token = environment(variable).and_then(|text| Secret::read(&text));
+                let missing = || SearchError::Option {
+                    option: "token_variable",
+                    value: variable.clone(),
+                    rule: "an environment variable that holds a token of printable characters",
+                };
+                Some(token.ok_or_else(missing)?)
             }
         };
-        let mut config = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs_f64(options.timeout_seconds)))
-            .http_status_as_error(false)
-            // A redirect could carry the token to another host.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("seed/", env!("CARGO_PKG_VERSION")));
-        if all_loopback {
-            config = config.proxy(None);
-        }
+        let timeout = Duration::from_secs_f64(options.timeout_seconds);
         Ok(Self {
-            agent: config.build().new_agent(),
+            agent: agent(timeout, all_loopback),
             options,
             token,
             requests: AtomicUsize::new(0),
@@ -213,8 +208,8 @@ impl HttpRetriever {
             .post(url)
             .header("content-type", "application/json")
             .header("accept", "application/json");
-        if let Some(Token(token)) = &self.token {
-            post = post.header("authorization", format!("Bearer {token}"));
+        if let Some(token) = &self.token {
+            post = post.header("authorization", token.bearer());
         }
         let mut response = post.send(body).map_err(|error| self.broken(&error))?;
         let status = response.status().as_u16();
@@ -226,7 +221,7 @@ impl HttpRetriever {
         if !(200..300).contains(&status) {
             let reason = format!(
                 "answered with status {status}: {}",
-                self.excerpt(&read.unwrap_or_default())
+                excerpt(&read.unwrap_or_default(), EXCERPT, self.token.as_ref())
             );
             return Err(if matches!(status, 500 | 502 | 503 | 504) {
                 Failure::Retry(reason)
@@ -251,26 +246,8 @@ impl HttpRetriever {
             )),
             other => Failure::Retry(format!(
                 "could not be asked: {}",
-                self.redacted(&other.to_string())
+                redacted(&other.to_string(), self.token.as_ref())
             )),
-        }
-    }
-
-    /// The start of an error body on one line.
-    fn excerpt(&self, body: &[u8]) -> String {
-        let text = self.redacted(&String::from_utf8_lossy(body));
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if line.is_empty() {
-            "(no body)".into()
-        } else {
-            line.chars().take(EXCERPT).collect()
-        }
-    }
-
-    fn redacted(&self, text: &str) -> String {
-        match &self.token {
-            Some(Token(token)) => text.replace(token.as_str(), "[hidden]"),
-            None => text.to_owned(),
         }
     }
 }

@@ -6,7 +6,6 @@
 //!
 //! Not for: finding passages.
 
-mod address;
 mod client;
 mod server;
 mod wire;

@@ -1,12 +1,12 @@
 //! What is said of differences between arms: intervals, p-values and their correction, as pure functions.
 //!
 //! Arms are compared on pairs: the cells of one base and one seed, which share weights, tasks and random numbers. What
-//! has nothing to do with pairs (Wilson's interval, the mean height of a curve) is in [`seed_train::statistics`].
+//! has nothing to do with pairs (intervals, the mean height of a curve) is in [`seed_train::statistics`].
 //!
 //! Not for: reading runs.
 
 use seed_random::{Draw, RandomKey};
-use seed_train::statistics::{Interval, mean};
+use seed_train::statistics::mean;
 
 /// Resamples of every bootstrap.
 pub const DRAWS: usize = 10_000;
@@ -16,44 +16,6 @@ const EXACT_PAIRS: usize = 16;
 const FLIPS: u64 = 100_000;
 /// Sums of equal numbers in another order differ by rounding; this much counts as equal.
 const TIE: f64 = 1e-12;
-
-/// Percentile bootstrap interval of the mean over all pairs. `strata` holds the differences by base: pairs are drawn again
-/// within their base, so that every resample has the bases in the same shares.
-///
-/// `None` unless every base has two pairs or more: one pair has no spread to resample.
-pub fn paired_interval(strata: &[Vec<f64>], draws: usize, key: RandomKey) -> Option<Interval> {
-    if strata.is_empty() || draws == 0 || strata.iter().any(|stratum| stratum.len() < 2) {
-        return None;
-    }
-    let all: Vec<f64> = strata.concat();
-    let mut generator = key.generator();
-    let mut means: Vec<f64> = (0..draws)
-        .map(|_| {
-            let mut total = 0.0;
-            for stratum in strata {
-                for _ in 0..stratum.len() {
-                    total += stratum
-                        .get(generator.below(stratum.len()))
-                        .copied()
-                        .unwrap_or_default();
-                }
-            }
-            total / all.len() as f64
-        })
-        .collect();
-    means.sort_by(f64::total_cmp);
-    Some(Interval {
-        value: mean(&all),
-        low: quantile(&means, 0.025),
-        high: quantile(&means, 0.975),
-    })
-}
-
-/// The quantile of sorted values, by nearest rank; 0 for none.
-pub fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let index = (share * sorted.len().saturating_sub(1) as f64).round() as usize;
-    sorted.get(index).copied().unwrap_or_default()
-}
 
 /// Two-sided p-value of the mean of paired differences, by flipping their signs: the share of flips whose mean is at
 /// least as far from 0. It assumes nothing but that without an effect a difference is as likely as its negative.
@@ -172,6 +134,7 @@ pub fn mean_curve(curves: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use seed_train::statistics::stratified_bootstrap_mean;
 
     use super::*;
 
@@ -223,14 +186,17 @@ mod tests {
                 .map(|base| golden(&format!("stratum_{number}_{base}")))
                 .collect();
             let expected = golden(&format!("interval_{number}"));
-            let found = paired_interval(&strata, 50_000, RandomKey::new(1)).unwrap();
+            let found = stratified_bootstrap_mean(&strata, 50_000, RandomKey::new(1)).unwrap();
             close(found.value, expected[0], 1e-12);
             close(found.low, expected[1], 2e-3);
             close(found.high, expected[2], 2e-3);
         }
-        assert_eq!(paired_interval(&[], 100, RandomKey::new(1)), None);
         assert_eq!(
-            paired_interval(&[vec![0.1, 0.2], vec![0.3]], 100, RandomKey::new(1)),
+            stratified_bootstrap_mean::<Vec<f64>>(&[], 100, RandomKey::new(1)),
+            None
+        );
+        assert_eq!(
+            stratified_bootstrap_mean(&[vec![0.1, 0.2], vec![0.3]], 100, RandomKey::new(1)),
             None
         );
     }

@@ -54,34 +54,47 @@ pub fn mean(values: &[f64]) -> f64 {
 /// Percentile bootstrap interval of the mean over `values` (one per seed or task), with `draws` resamples.
 /// `None` for fewer than two values: they have no spread to resample.
 pub fn bootstrap_mean(values: &[f64], draws: usize, key: RandomKey) -> Option<Interval> {
-    let value = mean(values);
-    if values.len() < 2 || draws == 0 {
+    stratified_bootstrap_mean(&[values], draws, key)
+}
+
+/// As [`bootstrap_mean`] over the values of all `strata`, which are drawn again within their stratum, so that every
+/// resample has the strata in the same shares. `None` unless every stratum has two values or more.
+pub fn stratified_bootstrap_mean<S: AsRef<[f64]>>(
+    strata: &[S],
+    draws: usize,
+    key: RandomKey,
+) -> Option<Interval> {
+    if strata.is_empty() || draws == 0 || strata.iter().any(|stratum| stratum.as_ref().len() < 2) {
         return None;
     }
+    let all: Vec<f64> = strata.iter().flat_map(AsRef::as_ref).copied().collect();
     let mut generator = key.generator();
     let mut means: Vec<f64> = (0..draws)
         .map(|_| {
-            let total: f64 = (0..values.len())
-                .map(|_| {
-                    values
-                        .get(generator.below(values.len()))
+            let mut total = 0.0;
+            for stratum in strata.iter().map(AsRef::as_ref) {
+                for _ in 0..stratum.len() {
+                    total += stratum
+                        .get(generator.below(stratum.len()))
                         .copied()
-                        .unwrap_or_default()
-                })
-                .sum();
-            total / values.len() as f64
+                        .unwrap_or_default();
+                }
+            }
+            total / all.len() as f64
         })
         .collect();
     means.sort_by(f64::total_cmp);
-    let at = |quantile: f64| {
-        let index = (quantile * (means.len() - 1) as f64).round() as usize;
-        means.get(index).copied().unwrap_or(value)
-    };
     Some(Interval {
-        value,
-        low: at(0.025),
-        high: at(0.975),
+        value: mean(&all),
+        low: quantile(&means, 0.025),
+        high: quantile(&means, 0.975),
     })
+}
+
+/// The quantile of sorted values, by nearest rank; 0 for none.
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let index = (share * sorted.len().saturating_sub(1) as f64).round() as usize;
+    sorted.get(index).copied().unwrap_or_default()
 }
 
 /// Area under a curve of `(x, y)` points by the trapezoid rule, divided by the width: the mean height.

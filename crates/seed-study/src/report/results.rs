@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use seed_env::Split;
 use seed_random::{Draw, RandomKey};
-use seed_train::statistics::{Interval, bootstrap_mean, mean, mean_height};
+use seed_train::statistics::{
+    Interval, bootstrap_mean, mean, mean_height, quantile, stratified_bootstrap_mean,
+};
 use serde::Serialize;
 
 use super::data::{CellData, StudyData};
 use crate::panel::{Prompt, Weights};
-use crate::statistics::{
-    DRAWS, first_reach, holm, mean_curve, paired_interval, quantile, sign_flip_p_value, until,
-};
+use crate::statistics::{DRAWS, first_reach, holm, mean_curve, sign_flip_p_value, until};
 
 /// A point of a curve.
 type Point = (f64, f64);
@@ -327,7 +327,7 @@ pub(crate) fn comparisons(data: &StudyData) -> Vec<Comparison> {
                 baseline_mean,
                 arm_mean,
                 difference: mean(&differences.concat()),
-                interval: paired_interval(&differences, DRAWS, key.with("what", 0)),
+                interval: stratified_bootstrap_mean(&differences, DRAWS, key.with("what", 0)),
                 p_value: sign_flip_p_value(&differences.concat(), key.with("what", 1)),
                 corrected: 1.0,
             });

@@ -147,7 +147,7 @@ fn asked<const N: usize>(
     held_out: bool,
     wordings: &[String; N],
     queries: Vec<String>,
-    answer: &str,
+    answer: String,
 ) -> Asked {
     let subject = queries.first().cloned().unwrap_or_default();
     let mut random = key.with_text("subject", &subject).generator();
@@ -156,12 +156,12 @@ fn asked<const N: usize>(
             id: format!("{}/{subject}", kind.name()),
             data_source: kind.name().to_owned(),
             text: random.choose(wordings).cloned().unwrap_or_default(),
-            golden_answers: vec![answer.to_owned()],
+            golden_answers: vec![answer.clone()],
         },
         plan: Plan {
             kind,
             queries,
-            answer: answer.to_owned(),
+            answer,
         },
         held_out,
     }
@@ -182,7 +182,7 @@ fn about_town(facts: &Facts, town: usize, key: &RandomKey) -> Option<Asked> {
         held_out,
         &wordings,
         vec![name.clone()],
-        country,
+        country.clone(),
     ))
 }
 
@@ -194,14 +194,14 @@ fn about_work(facts: &Facts, work: usize, kind: QuestionKind, key: &RandomKey) -
     let (maker, made, thing) = (creator.craft.maker(), creator.craft.made(), creator.craft.work());
     let one = vec![title.clone()];
     let two = vec![title.clone(), name.clone()];
-    Some(match kind {
+    let (wordings, queries, answer) = match kind {
         QuestionKind::Creator => {
             let wordings = [
                 format!("Who {made} {title}?"),
                 format!("Which {maker} is behind {title}?"),
                 format!("To whom do we owe the {thing} {title}?"),
             ];
-            asked(kind, key, held_out, &wordings, one, name)
+            (wordings, one, name.clone())
         }
         QuestionKind::WorkYear => {
             let wordings = [
@@ -209,7 +209,7 @@ fn about_work(facts: &Facts, work: usize, kind: QuestionKind, key: &RandomKey) -
                 format!("When did {title} appear?"),
                 format!("How old is the {thing} {title}, that is, of which year?"),
             ];
-            asked(kind, key, held_out, &wordings, one, &work.year.to_string())
+            (wordings, one, work.year.to_string())
         }
         QuestionKind::CreatorBirthplace => {
             let wordings = [
@@ -217,8 +217,8 @@ fn about_work(facts: &Facts, work: usize, kind: QuestionKind, key: &RandomKey) -
                 format!("What is the birthplace of whoever {made} {title}?"),
                 format!("Where did the life of the {maker} behind {title} begin?"),
             ];
-            let town = &facts.towns.get(creator.birthplace)?.name;
-            asked(kind, key, held_out, &wordings, two, town)
+            let town = facts.towns.get(creator.birthplace)?;
+            (wordings, two, town.name.clone())
         }
         QuestionKind::CreatorBirthYear => {
             let wordings = [
@@ -226,14 +226,7 @@ fn about_work(facts: &Facts, work: usize, kind: QuestionKind, key: &RandomKey) -
                 format!("What is the birth year of the {maker} of {title}?"),
                 format!("In which year did the {maker} behind {title} come to life?"),
             ];
-            asked(
-                kind,
-                key,
-                held_out,
-                &wordings,
-                two,
-                &creator.birth_year.to_string(),
-            )
+            (wordings, two, creator.birth_year.to_string())
         }
         _ => {
             let wordings = [
@@ -241,10 +234,11 @@ fn about_work(facts: &Facts, work: usize, kind: QuestionKind, key: &RandomKey) -
                 format!("Whose lessons did whoever {made} {title} take?"),
                 format!("Who trained the {maker} behind {title}?"),
             ];
-            let teacher = &facts.people.get(creator.teacher?)?.name;
-            asked(kind, key, held_out, &wordings, two, teacher)
+            let teacher = facts.people.get(creator.teacher?)?;
+            (wordings, two, teacher.name.clone())
         }
-    })
+    };
+    Some(asked(kind, key, held_out, &wordings, queries, answer))
 }
 
 fn about_person(facts: &Facts, person: usize, kind: QuestionKind, key: &RandomKey) -> Option<Asked> {
@@ -254,14 +248,14 @@ fn about_person(facts: &Facts, person: usize, kind: QuestionKind, key: &RandomKe
     let town = facts.towns.get(person.birthplace)?;
     let teacher = person.teacher.and_then(|teacher| facts.people.get(teacher));
     let one = vec![name.clone()];
-    Some(match kind {
+    let (wordings, queries, answer) = match kind {
         QuestionKind::Birthplace => {
             let wordings = [
                 format!("Where did {name} come from?"),
                 format!("What is the birthplace of {name}?"),
                 format!("Which town can call {name} its own?"),
             ];
-            asked(kind, key, held_out, &wordings, one, &town.name)
+            (wordings, one, town.name.clone())
         }
         QuestionKind::BirthYear => {
             let wordings = [
@@ -269,14 +263,7 @@ fn about_person(facts: &Facts, person: usize, kind: QuestionKind, key: &RandomKe
                 format!("What is the birth year of {name}?"),
                 format!("Which year saw the birth of {name}?"),
             ];
-            asked(
-                kind,
-                key,
-                held_out,
-                &wordings,
-                one,
-                &person.birth_year.to_string(),
-            )
+            (wordings, one, person.birth_year.to_string())
         }
         QuestionKind::Teacher => {
             let wordings = [
@@ -284,7 +271,7 @@ fn about_person(facts: &Facts, person: usize, kind: QuestionKind, key: &RandomKe
                 format!("Whose lessons did {name} take?"),
                 format!("Who trained {name}?"),
             ];
-            asked(kind, key, held_out, &wordings, one, &teacher?.name)
+            (wordings, one, teacher?.name.clone())
         }
         QuestionKind::BirthplaceCountry => {
             let wordings = [
@@ -293,14 +280,7 @@ fn about_person(facts: &Facts, person: usize, kind: QuestionKind, key: &RandomKe
                 format!("Which nation did {name} come from?"),
             ];
             let country = facts.countries.get(town.country)?;
-            asked(
-                kind,
-                key,
-                held_out,
-                &wordings,
-                vec![name.clone(), town.name.clone()],
-                country,
-            )
+            (wordings, vec![name.clone(), town.name.clone()], country.clone())
         }
         QuestionKind::TeacherBirthYear => {
             let wordings = [
@@ -310,14 +290,7 @@ fn about_person(facts: &Facts, person: usize, kind: QuestionKind, key: &RandomKe
             ];
             let teacher = teacher?;
             let queries = vec![name.clone(), teacher.name.clone()];
-            asked(
-                kind,
-                key,
-                held_out,
-                &wordings,
-                queries,
-                &teacher.birth_year.to_string(),
-            )
+            (wordings, queries, teacher.birth_year.to_string())
         }
         _ => {
             let wordings = [
@@ -327,14 +300,12 @@ fn about_person(facts: &Facts, person: usize, kind: QuestionKind, key: &RandomKe
             ];
             let teacher = teacher?;
             let queries = vec![name.clone(), teacher.name.clone()];
-            asked(
-                kind,
-                key,
-                held_out,
-                &wordings,
+            (
+                wordings,
                 queries,
-                &facts.towns.get(teacher.birthplace)?.name,
+                facts.towns.get(teacher.birthplace)?.name.clone(),
             )
         }
-    })
+    };
+    Some(asked(kind, key, held_out, &wordings, queries, answer))
 }

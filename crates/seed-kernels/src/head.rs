@@ -70,11 +70,7 @@ fn of_token(logits: &[f32], token: u32, temperature: f32, statistics: Statistics
 
 #[inline(always)]
 fn statistics_body<V: Lanes>(logits: &[f32], temperature: f32) -> Statistics {
-    let mut greatest = V::splat(f32::NEG_INFINITY);
-    for start in (0..logits.len()).step_by(LANES) {
-        greatest = greatest.maximum(V::read(logits, start, f32::NEG_INFINITY));
-    }
-    let greatest = greatest.greatest();
+    let greatest = greatest_body::<V>(logits);
     let (shift, factor, lowest) = (V::splat(greatest), V::splat(1.0 / temperature), V::splat(LOWEST));
     let (mut sum, mut weighted) = (V::splat(0.0), V::splat(0.0));
     for start in (0..logits.len()).step_by(LANES) {
@@ -97,7 +93,7 @@ dispatched! {
     fn statistics(logits: &[f32], temperature: f32) -> Statistics = statistics_body;
 }
 
-/// The greatest of `values`; negative infinity of none. A NaN is passed over.
+/// The greatest of `values`, none of which may be NaN; negative infinity of none.
 pub fn greatest(values: &[f32]) -> f32 {
     greatest_on(InstructionSet::current(), values)
 }
@@ -106,8 +102,7 @@ pub fn greatest(values: &[f32]) -> f32 {
 fn greatest_body<V: Lanes>(values: &[f32]) -> f32 {
     let mut greatest = V::splat(f32::NEG_INFINITY);
     for start in (0..values.len()).step_by(LANES) {
-        // The second operand is what remains where one is NaN.
-        greatest = V::read(values, start, f32::NEG_INFINITY).maximum(greatest);
+        greatest = greatest.maximum(V::read(values, start, f32::NEG_INFINITY));
     }
     greatest.greatest()
 }

@@ -145,12 +145,15 @@ pub fn evaluate_panels(
                 (SkillPrompt::Other, _) => oracle_skills(config, open, tasks, 1)?,
                 _ => Skills::new(),
             };
-            let (evaluation, trajectories) = match (prompt, &plain) {
-                (SkillPrompt::Plain, Some(plain)) => plain.clone(),
-                _ => play(&skills, observer)?,
+            let played;
+            let (evaluation, trajectories) = if let (SkillPrompt::Plain, Some(plain)) = (prompt, &plain) {
+                plain
+            } else {
+                played = play(&skills, observer)?;
+                &played
             };
             if trajectories_out.is_some() {
-                recorded.extend(trajectories);
+                recorded.extend(trajectories.iter().cloned());
             }
             let written = skills.values().flatten().flatten().count();
             let episodes = tasks.len() * config.evaluation.samples_per_task;
@@ -158,7 +161,7 @@ pub fn evaluate_panels(
                 split,
                 prompt,
                 skill_share: written as f64 / episodes.max(1) as f64,
-                evaluation,
+                evaluation: evaluation.clone(),
             });
         }
     }

@@ -2,24 +2,13 @@
 
 #![expect(clippy::print_stdout, reason = "a skipped test says so")]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
+use common::recorded;
 use seed_search::{Question, SearchError, read_questions};
 use serde_json::json;
-
-/// The recorded data, or `None` with a message.
-fn recorded(name: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("SEED_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
-    let path = root.join("data/searchqa").join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    println!("skipped: there is no `{}`", path.display());
-    None
-}
 
 #[test]
 fn every_form_of_record_is_read() {

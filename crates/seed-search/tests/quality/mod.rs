@@ -1,24 +1,14 @@
 //! How often a retriever finds what supports an answer, on recorded questions.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use seed_search::{Retriever, normalise_answer};
 use serde::Deserialize;
 
-/// The recorded data, or `None` with a message.
-pub(crate) fn recorded(name: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("SEED_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
-    let path = root.join("data/searchqa").join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    println!("skipped: there is no `{}`", path.display());
-    None
-}
+pub(crate) use common::recorded;
 
 /// A question with the passages that support its answer.
 #[derive(Deserialize)]

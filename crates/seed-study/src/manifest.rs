@@ -110,7 +110,7 @@ impl PlanRecord {
                 name: start.name.clone(),
                 path: model.path.clone(),
                 weights: policy.decoder.parameters().digest().to_hex().to_string(),
-                tasks: worlds.get(&start.config.world)?.world.digest(),
+                tasks: worlds.get(&start.config)?.world.digest(),
             });
         }
         let groups = plan

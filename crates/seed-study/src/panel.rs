@@ -7,7 +7,7 @@ use std::path::Path;
 
 use seed_run::{RunError, StopFlag, read_json_lines, write_json_lines};
 use seed_train::TrainError;
-use seed_train::config::{TrainConfig, WorldSection};
+use seed_train::config::{SearchSection, TrainConfig, WorldSection};
 use seed_train::evaluate_program::{PanelResult, evaluate_panels};
 use seed_train::events::{Event, Observer};
 use seed_train::world::{OpenWorld, open_world};
@@ -68,18 +68,22 @@ pub struct PanelRecord {
 /// Worlds that were opened, so that a large one is read once.
 #[derive(Default)]
 pub(crate) struct Worlds {
-    open: Vec<(WorldSection, OpenWorld)>,
+    open: Vec<(WorldSection, SearchSection, OpenWorld)>,
 }
 
 impl Worlds {
     /// The world of a configuration.
-    pub(crate) fn get(&mut self, section: &WorldSection) -> Result<OpenWorld, TrainError> {
-        if let Some((_, world)) = self.open.iter().find(|(known, _)| known == section) {
-            return Ok(world.clone());
+    pub(crate) fn get(&mut self, config: &TrainConfig) -> Result<OpenWorld, TrainError> {
+        let is_same = |(world, search, _): &&(WorldSection, SearchSection, OpenWorld)| {
+            *world == config.world && *search == config.search
+        };
+        if let Some((_, _, open)) = self.open.iter().find(is_same) {
+            return Ok(open.clone());
         }
-        let world = open_world(section)?;
-        self.open.push((section.clone(), world.clone()));
-        Ok(world)
+        let open = open_world(&config.world, &config.search)?;
+        self.open
+            .push((config.world.clone(), config.search.clone(), open.clone()));
+        Ok(open)
     }
 }
 
@@ -139,7 +143,7 @@ pub(crate) fn play_panels(
             continue;
         };
         let panel_config = plan.panel_config(index, config, temperature)?;
-        let world = worlds.get(&panel_config.world)?;
+        let world = worlds.get(&panel_config)?;
         for result in evaluate_panels(&panel_config, &world, &panel.prompts, None, observer)? {
             observer.event(&Event::Note {
                 text: format!(

@@ -236,7 +236,7 @@ impl Runner<'_> {
     fn work(&mut self, config: &TrainConfig, observer: &mut dyn StudyObserver) -> Result<Work, TrainError> {
         let directory = &config.run.directory;
         if !directory.join(SUMMARY).exists() {
-            let world = self.worlds.get(&config.world)?.world;
+            let world = self.worlds.get(config)?.world;
             let start = if is_begun(directory) {
                 Start::Resume
             } else {

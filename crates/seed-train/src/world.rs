@@ -1,18 +1,23 @@
 //! The registry of worlds: from a configuration's name to tasks that can be played.
 
+mod search;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use seed_alfworld::household::{HouseholdConfig, HouseholdError, HouseholdSize, HouseholdWorld};
 use seed_alfworld::{AlfworldWorld, Game, GameSource, LibraryError, LibraryOptions};
 use seed_env::{EnvironmentError, HouseholdDialogue, HouseholdStyle, TaskId, World};
+use seed_search::{KnowledgeWorld, SearchError};
 use seed_webshop::{
     Catalogue, CatalogueFiles, CatalogueSize, EpisodeReward, GENERATED_PRODUCTS, GoalKind, GoalSplit, Shop,
     WebshopError, WebshopStyle, WebshopWorld, WorldOptions, generate_catalogue,
 };
 use thiserror::Error;
 
-use crate::config::{PromptStyle, ShopCatalogue, ShopGoals, ShopReward, ShopSplit, WorldName, WorldSection};
+use crate::config::{
+    PromptStyle, SearchSection, ShopCatalogue, ShopGoals, ShopReward, ShopSplit, WorldName, WorldSection,
+};
 
 /// Variable naming ALFWorld's data folder, as in ALFWorld itself.
 pub const DATA_VARIABLE: &str = "ALFWORLD_DATA";
@@ -50,6 +55,19 @@ pub enum WorldError {
     /// A shop could not be opened.
     #[error("the shop could not be opened")]
     Webshop(#[from] WebshopError),
+    /// A key that a search world cannot do without is unset.
+    #[error(
+        "`world.name = \"search-qa\"` needs {what}: set `{key}`, or use `knowledge`, which needs no files"
+    )]
+    NoSearchData {
+        /// The key.
+        key: &'static str,
+        /// What it names.
+        what: &'static str,
+    },
+    /// Questions, passages or the retriever are not usable.
+    #[error(transparent)]
+    Search(#[from] SearchError),
     /// A game could not be made or read.
     #[error(transparent)]
     Game(#[from] EnvironmentError),
@@ -74,6 +92,8 @@ pub struct OpenWorld {
     pub games: Option<Arc<dyn GameSource>>,
     /// The world itself, where it is a shop.
     pub shop: Option<Arc<WebshopWorld>>,
+    /// The world itself, where it is the knowledge world.
+    pub knowledge: Option<Arc<KnowledgeWorld>>,
 }
 
 impl OpenWorld {
@@ -155,14 +175,15 @@ fn open_shop(section: &WorldSection) -> Result<OpenWorld, WorldError> {
         world: world.clone(),
         games: None,
         shop: Some(world),
+        knowledge: None,
     })
 }
 
-/// Opens the world a configuration names.
+/// Opens the world a configuration names; `search` is read for search worlds only.
 ///
 /// # Errors
-/// [`WorldError`] saying what to set when data is missing, or which file is wrong.
-pub fn open_world(section: &WorldSection) -> Result<OpenWorld, WorldError> {
+/// [`WorldError`] saying what to set when a world's data is missing, or which file is wrong.
+pub fn open_world(section: &WorldSection, search: &SearchSection) -> Result<OpenWorld, WorldError> {
     let style = HouseholdStyle::from(section.prompts);
     let household = |size| {
         let config = HouseholdConfig {
@@ -174,6 +195,7 @@ pub fn open_world(section: &WorldSection) -> Result<OpenWorld, WorldError> {
         Ok(OpenWorld {
             games: Some(Arc::new(HouseholdGames(world.clone()))),
             shop: None,
+            knowledge: None,
             world,
         })
     };
@@ -194,8 +216,11 @@ pub fn open_world(section: &WorldSection) -> Result<OpenWorld, WorldError> {
                 world: Arc::new(world),
                 games: Some(games),
                 shop: None,
+                knowledge: None,
             })
         }
+        WorldName::SearchQa => search::open_questions(section, search),
+        WorldName::Knowledge => search::open_knowledge(section, search),
         WorldName::Webshop | WorldName::Shop => open_shop(section),
     }
 }

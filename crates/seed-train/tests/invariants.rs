@@ -335,7 +335,7 @@ fn play(model: &TinyModel, analyst: &Analyst, arm: usize, threads: usize, settin
         .unwrap();
     pool.install(|| {
         let config = support::config(&model.path(), &model.path(), &analyst.base_url, &overrides);
-        let world = open_world(&config.world).unwrap().world;
+        let world = open_world(&config.world, &config.search).unwrap().world;
         let found = run(Trainer::new(config, world, model.policy()).unwrap(), 2);
         let results = found.results();
         (found.digest, results, found.trajectories, found.analyses)
@@ -698,7 +698,7 @@ fn every_recorded_name_is_registered() {
     ] {
         let config = support::config(&model.path(), &model.path(), &analyst.base_url, overrides);
         let is_seed = config.algorithm.name == config::Algorithm::Seed;
-        let world = open_world(&config.world).unwrap().world;
+        let world = open_world(&config.world, &config.search).unwrap().world;
         let mut trainer = Trainer::new(config, world, model.policy()).unwrap();
         let metrics = trainer.run_iteration(&mut Silent).unwrap().metrics;
         for (name, value) in metrics.iter() {
@@ -748,7 +748,7 @@ fn the_tokens_computed_are_those_that_have_to_be() {
         "rollout.self_check_share=0.0",
     ];
     let config = support::config(&model.path(), &model.path(), "http://127.0.0.1:1/v1", &overrides);
-    let world = open_world(&config.world).unwrap().world;
+    let world = open_world(&config.world, &config.search).unwrap().world;
     let mut trainer = Trainer::new(config, world, model.policy()).unwrap();
     for _ in 0..2 {
         let output = trainer.run_iteration(&mut Silent).unwrap();

@@ -72,7 +72,7 @@ impl Runs {
         start: Start,
         stop_after: Option<u64>,
     ) -> Result<Summary, TrainError> {
-        let world = open_world(&config.world).unwrap().world;
+        let world = open_world(&config.world, &config.search).unwrap().world;
         self.train_in(world, config, start, stop_after)
     }
 
@@ -205,7 +205,7 @@ fn a_damaged_newest_checkpoint_is_passed_over_and_made_again() {
             }
         };
         let config = runs.config("run", &[]);
-        let world = open_world(&config.world).unwrap().world;
+        let world = open_world(&config.world, &config.search).unwrap().world;
         train(
             &config,
             world,

@@ -1,5 +1,6 @@
 //! The command line's words. Each command's arguments say what they are for; nothing here does anything.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -49,6 +50,9 @@ pub(crate) enum Command {
     /// Play, measure, check or generate environments.
     #[command(subcommand)]
     Env(Env),
+    /// Index passages, and serve them to whoever searches.
+    #[command(subcommand)]
+    Retrieve(Retrieve),
     /// Explain configuration keys.
     #[command(subcommand)]
     Config(Config),
@@ -256,7 +260,7 @@ pub(crate) enum Env {
 
 #[derive(Args, Debug)]
 pub(crate) struct Play {
-    /// World: household-studio, household-full, alfworld, shop or webshop.
+    /// World: household-studio, household-full, alfworld, shop, webshop, knowledge or search-qa.
     #[arg(default_value = "household-studio")]
     pub world: String,
     /// Task id; unset plays the split's first task.
@@ -268,9 +272,12 @@ pub(crate) struct Play {
     /// Let a scripted player play.
     #[arg(long, value_enum)]
     pub player: Option<ScriptedPlayer>,
-    /// Data folder of ALFWorld or WebShop.
+    /// Data folder of ALFWorld or WebShop, or for search-qa the folder of question files.
     #[arg(long)]
     pub data: Option<PathBuf>,
+    /// Change a key of the world, such as `search.passages=FILE`. May be given more than once.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -340,14 +347,79 @@ pub(crate) struct Generate {
 
 #[derive(Args, Debug)]
 pub(crate) struct Tasks {
-    /// World: household-studio, household-full, alfworld, shop or webshop.
+    /// World: household-studio, household-full, alfworld, shop, webshop, knowledge or search-qa.
     pub world: String,
     /// Split to list.
     #[arg(long, default_value = "seen")]
     pub split: String,
-    /// Data folder of ALFWorld or WebShop.
+    /// Data folder of ALFWorld or WebShop, or for search-qa the folder of question files.
     #[arg(long)]
     pub data: Option<PathBuf>,
+    /// Change a key of the world, such as `search.passages=FILE`. May be given more than once.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Retrieve {
+    /// Encode passages into a dense index.
+    Index(RetrieveIndex),
+    /// Answer `POST /retrieve` as Search-R1's retrieval server does, from BM25 or a dense index.
+    Serve(RetrieveServe),
+}
+
+/// How a sentence encoder is used.
+#[derive(Args, Debug)]
+pub(crate) struct EncoderArguments {
+    /// Put in front of every query, such as `query: ` for e5.
+    #[arg(long, default_value = "")]
+    pub query_prefix: String,
+    /// Put in front of every passage, such as `passage: ` for e5.
+    #[arg(long, default_value = "")]
+    pub passage_prefix: String,
+    /// Longest text in tokens; unset takes the folder's own limit.
+    #[arg(long)]
+    pub max_tokens: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RetrieveIndex {
+    /// Passages: JSON lines with `id` and `contents`, plain, .gz or .zst.
+    pub passages: PathBuf,
+    /// Hugging Face folder of a BERT sentence encoder.
+    #[arg(long = "encoder", value_name = "FOLDER")]
+    pub encoder_path: PathBuf,
+    #[command(flatten)]
+    pub encoder: EncoderArguments,
+    /// Folder for the index.
+    #[arg(long)]
+    pub out: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RetrieveServe {
+    /// Passages: JSON lines with `id` and `contents`, plain, .gz or .zst.
+    pub passages: PathBuf,
+    /// Dense index of these passages, made by `seed retrieve index`; unset ranks by BM25.
+    #[arg(long, requires = "encoder_path")]
+    pub index: Option<PathBuf>,
+    /// Hugging Face folder of the encoder that made the index.
+    #[arg(long = "encoder", value_name = "FOLDER", requires = "index")]
+    pub encoder_path: Option<PathBuf>,
+    #[command(flatten)]
+    pub encoder: EncoderArguments,
+    /// Where to listen. An address that other machines can reach needs `--token-env`.
+    #[arg(long, default_value = "127.0.0.1:8000")]
+    pub address: SocketAddr,
+    /// Passages per query where a request does not say.
+    #[arg(long, default_value_t = 3)]
+    pub top_k: usize,
+    /// Requests worked on at a time.
+    #[arg(long, default_value_t = 2)]
+    pub concurrency: usize,
+    /// Environment variable with a token that every request must carry as `Authorization: Bearer TOKEN`.
+    #[arg(long, value_name = "VARIABLE")]
+    pub token_env: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]

@@ -94,6 +94,16 @@ impl Display {
         }
     }
 
+    /// Moves the progress bar; people who read lines are spared.
+    pub(crate) fn progress(&mut self, prefix: &str, done: usize, total: usize) {
+        if self.mode == Mode::Terminal {
+            let bar = self.bar();
+            bar.set_prefix(prefix.to_owned());
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        }
+    }
+
     fn bar(&mut self) -> &ProgressBar {
         self.bar.get_or_insert_with(|| {
             let bar = self.bottom.add(ProgressBar::new(0));
@@ -130,16 +140,11 @@ impl Observer for Display {
                 done,
                 total,
             } => {
-                if self.mode == Mode::Terminal {
-                    let prefix = match iteration {
-                        0 => phase.name().to_owned(),
-                        _ => format!("{iteration} {}", phase.name()),
-                    };
-                    let bar = self.bar();
-                    bar.set_prefix(prefix);
-                    bar.set_length(*total as u64);
-                    bar.set_position(*done as u64);
-                }
+                let prefix = match iteration {
+                    0 => phase.name().to_owned(),
+                    _ => format!("{iteration} {}", phase.name()),
+                };
+                self.progress(&prefix, *done, *total);
             }
             Event::Iteration {
                 iteration,

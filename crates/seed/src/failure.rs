@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use seed_run::{ExitCode, RunError};
+use seed_search::SearchError;
 use seed_study::StudyError;
 use seed_train::TrainError;
 
@@ -138,6 +139,21 @@ data_failure!(
     seed_webshop::WebshopError,
     std::io::Error,
 );
+
+impl From<SearchError> for Failure {
+    fn from(error: SearchError) -> Self {
+        let code = match &error {
+            SearchError::Option { .. } => ExitCode::Usage,
+            SearchError::Listen { .. } => ExitCode::Resource,
+            SearchError::File(run) => code_of_run(run),
+            _ => ExitCode::Data,
+        };
+        Self {
+            error: Box::new(error),
+            code,
+        }
+    }
+}
 
 impl From<seed_train::config::ConfigError> for Failure {
     fn from(error: seed_train::config::ConfigError) -> Self {

@@ -307,3 +307,40 @@ fn a_full_disk_ends_the_run_by_name_and_loses_nothing() {
         );
     }
 }
+
+#[test]
+fn what_a_search_world_lacks_is_named() {
+    let scratch = Scratch::new(NOBODY);
+    let config = scratch.config("run");
+    let folder = scratch.path("questions");
+    fs_err::create_dir_all(&folder).unwrap();
+    let data = format!("world.data={}", folder.display());
+    let begin = |set: &[&str]| {
+        let mut words = vec!["--set", "world.name=search-qa"];
+        for key in set {
+            words.extend(["--set", key]);
+        }
+        scratch.shown(&last_lines(&train(&config, &words)))
+    };
+    let no_questions = begin(&[]);
+    let empty_folder = begin(&[&data]);
+    fs_err::write(
+        folder.join("train.jsonl"),
+        "{\"question\": \"why?\", \"golden_answers\": [\"so\"], \"data_source\": \"x\"}\n",
+    )
+    .unwrap();
+    let no_passages = begin(&[&data]);
+    let absent_passages = begin(&[&data, "search.passages=absent.jsonl"]);
+    let no_index = begin(&[&data, "search.retriever=dense"]);
+    let wrong_address = begin(&[&data, "search.retriever=http", "search.urls=[\"localhost:8000\"]"]);
+    let messages = [
+        no_questions,
+        empty_folder,
+        no_passages,
+        absent_passages,
+        no_index,
+        wrong_address,
+    ];
+    insta::assert_snapshot!("search_world", messages.join("\n----\n"));
+    assert!(!scratch.path("run").exists(), "nothing was begun");
+}

@@ -519,3 +519,105 @@ fn shops_are_played_by_script_and_by_hand() {
         without.errors
     );
 }
+
+#[test]
+fn a_question_is_answered_by_one_who_knows_the_world() {
+    let listed = seed(&["env", "tasks", "knowledge", "--split", "unseen"]);
+    assert_eq!(listed.output.lines().count(), 128);
+    let task = "knowledge/unseen/000010";
+    let played = seed(&["env", "play", "knowledge", "--task", task, "--player", "optimal"]);
+    assert_eq!(played.code, Some(0), "{}", played.errors);
+    insta::assert_snapshot!("optimal_search", played.output);
+    let other = seed(&["env", "play", "knowledge", "--player", "noisy"]);
+    assert_eq!(other.code, Some(2), "{}", other.errors);
+    assert_eq!(
+        other.errors,
+        "error: only the optimal player searches: it knows the answers\n"
+    );
+}
+
+#[test]
+fn a_person_asks_and_answers_in_a_folder_of_questions() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs_err::write(folder.path().join(name), text).unwrap();
+    write(
+        "test.jsonl",
+        "{\"question\": \"What is the capital of Italy\", \"golden_answers\": [\"Rome\"], \"data_source\": \"nq\"}\n",
+    );
+    write(
+        "passages.jsonl",
+        "{\"contents\": \"\\\"Rome\\\"\\nThe capital of Italy.\"}\n",
+    );
+    let data = folder.path().to_str().unwrap();
+    let passages = format!("search.passages={data}/passages.jsonl");
+    let play = |more: &[&str], typed: &str| {
+        let words = [
+            "env",
+            "play",
+            "search-qa",
+            "--split",
+            "unseen",
+            "--data",
+            data,
+            "--set",
+            &passages,
+        ];
+        let mut command = program();
+        command
+            .args([&words, more].concat())
+            .stdin(std::process::Stdio::piped());
+        let mut child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), typed.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        format!(
+            "{}{}",
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap()
+        )
+    };
+    let answer = "<think>easy</think><answer>rome</answer>\n";
+    insta::assert_snapshot!(
+        "typed_search",
+        play(&[], &format!("<search>capital</search>\nhm\n{answer}"))
+    );
+    let search_r1 = ["--set", "search.dialect=search_r1"];
+    insta::assert_snapshot!(
+        "typed_search_r1",
+        play(&search_r1, &format!("<search>capital</search>\nhm\n{answer}"))
+    );
+}
+
+#[test]
+fn a_policy_is_trained_and_measured_on_questions() {
+    let analyst = Analyst::skilled();
+    let scratch = Scratch::new(&analyst.base_url);
+    for (name, context, dialect) in [
+        ("steps", "windowed", "verl_agent"),
+        ("grown", "transcript", "search_r1"),
+    ] {
+        let config = scratch.config(name);
+        let set = [
+            "world.name=knowledge".to_owned(),
+            format!("world.context={context}"),
+            format!("search.dialect={dialect}"),
+            "algorithm.iterations=1".to_owned(),
+            "evaluation.tasks=4".to_owned(),
+        ];
+        let words: Vec<&str> = set.iter().flat_map(|key| ["--set", key.as_str()]).collect();
+        let trained = train(&config, &words);
+        assert_eq!(trained.code, Some(0), "{}", trained.errors);
+        let evaluations = fs_err::read_to_string(scratch.path(name).join("evaluations.jsonl")).unwrap();
+        let last: Value = serde_json::from_str(evaluations.lines().last().unwrap()).unwrap();
+        let evaluation = &last["evaluation"];
+        assert_eq!(evaluation["episodes"], json!(4), "{last}");
+        let kinds: Vec<&String> = evaluation["families"].as_object().unwrap().keys().collect();
+        assert_eq!(
+            kinds,
+            ["country", "creator", "creator_birth_year", "creator_birthplace"]
+        );
+    }
+}

@@ -288,7 +288,7 @@ impl Judge {
             .entry(config.to_owned())
             .or_insert_with(|| read(config).map(|loaded| loaded.config))
             .clone()?;
-        match self.worlds.get(&config.world) {
+        match self.worlds.get(&config) {
             // Only household games say what was right.
             Ok(world) => Yardstick::of(&*world.games.as_ref()?.game(&TaskId::new(task)).ok()?),
             Err(error) => {

@@ -23,6 +23,10 @@ choice! {
         Webshop = "webshop",
         /// WebShop's rules on generated products; nothing to download.
         Shop = "shop",
+        /// Questions from files, answered by searching passages; see `[search]`.
+        SearchQa = "search-qa",
+        /// Questions about generated knowledge, answered by searching; nothing to download.
+        Knowledge = "knowledge",
     }
 }
 
@@ -63,6 +67,38 @@ choice! {
         Success = "success",
         /// 10 times the score.
         Score = "score",
+    }
+}
+
+choice! {
+    /// Whose rules actions and results of a search world follow.
+    SearchDialect {
+        /// verl-agent's: one search or answer per step, results as JSON.
+        VerlAgent = "verl_agent",
+        /// Search-R1's own: one growing transcript, results as plain text.
+        SearchR1 = "search_r1",
+    }
+}
+
+choice! {
+    /// Who finds passages.
+    SearchRetriever {
+        /// BM25 with Lucene's analysis, in memory.
+        Bm25 = "bm25",
+        /// A flat index of sentence embeddings, made by `seed retrieve index`.
+        Dense = "dense",
+        /// A server that speaks the format of Search-R1's, such as `seed retrieve serve`.
+        Http = "http",
+    }
+}
+
+choice! {
+    /// What a search that failed does to its episode.
+    FailedSearch {
+        /// The episode ends as an environment error: counted, never trained.
+        EnvironmentError = "environment_error",
+        /// The policy reads the error as the result and goes on, as in the reference.
+        Observation = "observation",
     }
 }
 

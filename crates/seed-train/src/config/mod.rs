@@ -24,9 +24,10 @@ mod value;
 
 pub use choices::{
     Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit,
-    ExampleTruncation, Family, GapZero, Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser,
-    OutcomeFilter, Placement, Precision, PromptStyle, PromptTruncation, Selection, ShopCatalogue, ShopGoals,
-    ShopReward, ShopSplit, StatisticUnit, Teacher, TokenSelection, WorldName,
+    ExampleTruncation, FailedSearch, Family, GapZero, Gate, LearningRateSchedule, MetricNames, Normalisation,
+    Normaliser, OutcomeFilter, Placement, Precision, PromptStyle, PromptTruncation, SearchDialect,
+    SearchRetriever, Selection, ShopCatalogue, ShopGoals, ShopReward, ShopSplit, StatisticUnit, Teacher,
+    TokenSelection, WorldName,
 };
 pub use demonstrations::{DemonstrateConfig, DemonstrationsSection};
 pub use derived::{Derived, MemoryEstimate, ModelShape};
@@ -38,7 +39,7 @@ pub use rule::Rule;
 pub use schema::{Document, Effect, FieldInfo, Findings, Origins};
 pub use sections::{
     AdvantageSection, AlgorithmSection, CheckpointSection, EndpointSection, EvaluationSection,
-    LoggingSection, ModelSection, OptimiserSection, RolloutSection, RunSection, SeedSection, TrainConfig,
-    WorldSection,
+    LoggingSection, ModelSection, OptimiserSection, RolloutSection, RunSection, SearchSection, SeedSection,
+    TrainConfig, WorldSection,
 };
 pub use source::{Origin, RawEntry, line_of, to_value};

@@ -8,10 +8,10 @@
 use std::path::PathBuf;
 
 use super::choices::{
-    Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit, GapZero,
-    Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser, OutcomeFilter, Placement, Precision,
-    PromptStyle, PromptTruncation, ShopCatalogue, ShopGoals, ShopReward, ShopSplit, StatisticUnit, Teacher,
-    TokenSelection, WorldName,
+    Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit,
+    FailedSearch, GapZero, Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser, OutcomeFilter,
+    Placement, Precision, PromptStyle, PromptTruncation, SearchDialect, SearchRetriever, ShopCatalogue,
+    ShopGoals, ShopReward, ShopSplit, StatisticUnit, Teacher, TokenSelection, WorldName,
 };
 use super::rule::Rule::{
     Above, AboveUpTo, Any, AtLeast, Between, EnvironmentVariable, FromBelow, NotEmpty, WebAddress,
@@ -54,10 +54,10 @@ section! {
     WorldSection = "world" {
         /// Which family of tasks.
         name: WorldName = WorldName::Alfworld, Any;
-        /// Data folder of ALFWorld (the one holding json_2.1.1) or WebShop (the one holding items_shuffle_1000.json); unset
-        /// reads the variable ALFWORLD_DATA or WEBSHOP_DATA.
+        /// Data folder of ALFWorld (the one holding json_2.1.1) or WebShop (the one holding items_shuffle_1000.json), where
+        /// unset reads the variable ALFWORLD_DATA or WEBSHOP_DATA; for search-qa the folder of question files.
         data: Option<PathBuf> = None, NotEmpty;
-        /// Seed of generated worlds: which games or products exist. In shops also of prices and goals.
+        /// Seed of generated worlds: which games, products or facts exist. In shops also of prices and goals.
         generator_seed: u64 = 0, Any;
         /// Steps after which an episode ends as out of turns.
         max_steps: usize = 30, AtLeast(1.0);
@@ -77,9 +77,45 @@ section! {
         shop_split: ShopSplit = ShopSplit::Product, Any;
         /// What a purchase earns.
         shop_reward: ShopReward = ShopReward::Success, Any;
-        /// Seconds one environment step may take before its episode ends as timed out. Not watched in worlds that run
-        /// inside the program, as all present ones do.
+        /// Seconds one environment step may take before its episode ends as timed out. Watched only in worlds that wait
+        /// for something outside the program, such as a search world with the http retriever.
         step_timeout_seconds: f64 = 30.0, Above(0.0), Runtime;
+    }
+}
+
+section! {
+    /// Search worlds: the protocol and who finds passages. The knowledge world brings its own passages and BM25.
+    SearchSection = "search" {
+        /// Whose rules actions and results follow.
+        dialect: SearchDialect = SearchDialect::VerlAgent, Any;
+        /// Passages shown per search.
+        top_k: usize = 3, Between(1.0, 1000.0);
+        /// What a search that failed does to its episode.
+        failed_search: FailedSearch = FailedSearch::EnvironmentError, Any;
+        /// Who finds passages.
+        retriever: SearchRetriever = SearchRetriever::Bm25, Any;
+        /// Passages for bm25 and dense: JSON lines with id and contents, plain, .gz or .zst.
+        passages: Option<PathBuf> = None, NotEmpty;
+        /// Folder of a dense index of these passages.
+        index: Option<PathBuf> = None, NotEmpty;
+        /// Hugging Face folder of the sentence encoder that made the index.
+        encoder: Option<PathBuf> = None, NotEmpty;
+        /// Put in front of every query before it is encoded, such as "query: " for e5.
+        query_prefix: String = String::new(), Any;
+        /// Put in front of every passage before it was encoded, such as "passage: " for e5.
+        passage_prefix: String = String::new(), Any;
+        /// Longest encoded text in tokens; unset takes the encoder's own limit.
+        max_tokens: Option<usize> = None, AtLeast(2.0);
+        /// Addresses for http, taken in turn.
+        urls: Vec<String> = vec!["http://127.0.0.1:8000/retrieve".to_owned()], WebAddress, Runtime;
+        /// Seconds one attempt may take.
+        timeout_seconds: f64 = 30.0, Above(0.0), Runtime;
+        /// Attempts per request, the first included.
+        attempts: usize = 10, Between(1.0, 1000.0), Runtime;
+        /// Seconds waited after the first failed attempt; after the second twice as long, and so on.
+        retry_delay_seconds: f64 = 1.0, AtLeast(0.0), Runtime;
+        /// Name of an environment variable holding a token for the server; unset sends none.
+        token_env: Option<String> = None, EnvironmentVariable, Runtime;
     }
 }
 
@@ -336,6 +372,7 @@ document! {
         run: RunSection,
         model: ModelSection,
         world: WorldSection,
+        search: SearchSection,
         rollout: RolloutSection,
         advantage: AdvantageSection,
         algorithm: AlgorithmSection,

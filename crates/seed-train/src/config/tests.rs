@@ -33,7 +33,7 @@ fn unknown_keys_are_refused_with_the_nearest() {
       test.toml:6: unknown key `optimiser.lr`; `seed config explain optimiser` lists the keys of `[optimiser]`
       test.toml:7: unknown key `optimiser.warmup`; did you mean `optimiser.warmup_ratio`?
       test.toml:9: unknown key `model.temperature`; did you mean `rollout.temperature`?
-      test.toml:11: unknown table `zebra`; the tables of a training configuration are `run`, `model`, `world`, `rollout`, `advantage`, `algorithm`, `seed`, `optimiser`, `evaluation`, `checkpoint`, `logging`, `endpoint`
+      test.toml:11: unknown table `zebra`; the tables of a training configuration are `run`, `model`, `world`, `search`, `rollout`, `advantage`, `algorithm`, `seed`, `optimiser`, `evaluation`, `checkpoint`, `logging`, `endpoint`
       --set seed.ema: unknown key `seed.ema`; did you mean `seed.ema_decay`?
       --set run.sed: unknown key `run.sed`; did you mean `run.seed`?
     ");
@@ -53,7 +53,7 @@ fn wrong_values_name_key_value_and_what_is_expected() {
       test.toml:4: `rollout.samples_per_task` is `"eight"`, expected whole number, at least 1
       test.toml:5: `rollout.top_k` is `-1`, expected whole number
       test.toml:6: `rollout.temperature` is `inf`, expected number, above 0
-      test.toml:8: `world.name` is `"household-studo"`, expected "alfworld" | "household-studio" | "household-full" | "webshop" | "shop"; did you mean `household-studio`?
+      test.toml:8: `world.name` is `"household-studo"`, expected "alfworld" | "household-studio" | "household-full" | "webshop" | "shop" | "search-qa" | "knowledge"; did you mean `household-studio`?
       test.toml:10: `evaluation.splits` is `[]`, expected list of "train" | "development" | "seen" | "unseen", not empty
       test.toml:11: `evaluation.every` is `a table`, expected whole number
       test.toml:13: `checkpoint.keep` is `1`, expected whole number, at least 2
@@ -105,7 +105,7 @@ fn settings_that_hardly_mean_what_was_written_are_warned_of() {
     `rollout.top_p = 1`, `rollout.top_k = 20`: episodes are drawn from a cut distribution while log-probs are of the whole one, so the ratio does not start at 1 in the sampler's terms
     `seed.start_after = 20` is not before `seed.stop_after` or the last iteration: there would be no distillation at all
     only failed episodes are analysed while `seed.gate = "sigmoid"` can only raise tokens: failures would be imitated; use `seed.gate = "centered"` or `seed.outcome_filter = "advantage_aware"`
-    test.toml:12: `world.generator_seed` has no effect without a household or a shop
+    test.toml:12: `world.generator_seed` has no effect without a generated world
     test.toml:7: `seed.delta_clip` has no effect without `seed.gate = "delta"`
     test.toml:8: `seed.ema_decay` has no effect without `seed.teacher = "ema"`
     "#);
@@ -243,6 +243,7 @@ fn shipped_configurations_are_valid_and_without_warnings() {
             "alfworld-qwen3-1.7b",
             "alfworld-tiny",
             "quickstart",
+            "search-qa-qwen2.5-3b",
             "webshop-qwen2.5-3b",
             "webshop-qwen2.5-7b",
             "webshop-qwen3-1.7b"
@@ -296,6 +297,39 @@ fn webshops_settings_differ_from_alfworlds_where_the_papers_do() {
             "algorithm.mini_batch_rows = 64",
             "evaluation.splits = [\"seen\"]",
             "evaluation.tasks = 128"
+        ]
+    );
+}
+
+#[test]
+fn searchs_settings_differ_from_alfworlds_where_the_papers_do() {
+    let read = |name: &str| {
+        let path = shipped().join(name);
+        Loaded::<TrainConfig>::from_file(&path, &[]).unwrap().config
+    };
+    let alfworld = read("alfworld-qwen2.5-3b.toml");
+    let changed: Vec<String> = differences(&alfworld, &read("search-qa-qwen2.5-3b.toml"))
+        .into_iter()
+        .map(|difference| format!("{} = {}", difference.key, difference.after))
+        .collect();
+    assert_eq!(
+        changed,
+        [
+            "run.name = \"search-qa-qwen2.5-3b\"",
+            "run.directory = \"runs/search-qa-qwen2.5-3b\"",
+            "world.name = \"search-qa\"",
+            "world.data = \"data/searchR1_processed_direct\"",
+            "world.max_steps = 4",
+            "world.history_length = 4",
+            "world.step_timeout_seconds = 400.0",
+            "search.retriever = \"http\"",
+            "rollout.tasks_per_iteration = 128",
+            "rollout.max_prompt_tokens = 4096",
+            "advantage.invalid_action_penalty = 0.01",
+            "algorithm.mini_batch_rows = 512",
+            "algorithm.kl_coefficient = 0.001",
+            "algorithm.entropy_coefficient = 0.0",
+            "optimiser.warmup_ratio = 0.1"
         ]
     );
 }

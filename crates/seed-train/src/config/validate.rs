@@ -2,7 +2,7 @@
 
 use super::choices::{
     Algorithm, Analyser, Context, Gate, LearningRateSchedule, Normalisation, OutcomeFilter, Placement,
-    Teacher, WorldName,
+    SearchRetriever, Teacher, WorldName,
 };
 use super::demonstrations::DemonstrateConfig;
 use super::fine_tuning::SftConfig;
@@ -18,6 +18,7 @@ pub(crate) fn check_training(config: &TrainConfig, origins: &Origins) -> Finding
         check_seed(config, &mut findings);
     }
     warn_of_keys_without_effect(config, origins, &mut findings);
+    warn_of_search_keys(config, origins, &mut findings);
     findings
 }
 
@@ -208,13 +209,16 @@ fn warn_of_keys_without_effect(config: &TrainConfig, origins: &Origins, findings
     };
     unread(
         "world.data",
-        matches!(config.world.name, WorldName::Alfworld | WorldName::Webshop),
-        "`world.name = \"alfworld\"` or `\"webshop\"`",
+        matches!(
+            config.world.name,
+            WorldName::Alfworld | WorldName::Webshop | WorldName::SearchQa
+        ),
+        "`world.name = \"alfworld\"`, `\"webshop\"` or `\"search-qa\"`",
     );
     unread(
         "world.generator_seed",
-        config.world.name != WorldName::Alfworld,
-        "a household or a shop",
+        !matches!(config.world.name, WorldName::Alfworld | WorldName::SearchQa),
+        "a generated world",
     );
     let is_shop = matches!(config.world.name, WorldName::Webshop | WorldName::Shop);
     for key in ["world.shop_goals", "world.shop_split", "world.shop_reward"] {
@@ -264,6 +268,37 @@ fn warn_of_keys_without_effect(config: &TrainConfig, origins: &Origins, findings
             seed.failed_only_after.is_none(),
             "leaving `seed.failed_only_after` unset",
         );
+    }
+}
+
+/// Keys of `[search]` that the world or the retriever does not read.
+fn warn_of_search_keys(config: &TrainConfig, origins: &Origins, findings: &mut Findings) {
+    let needs = |key: &str| match (config.world.name, key, config.search.retriever) {
+        (WorldName::SearchQa | WorldName::Knowledge, "dialect" | "top_k", _)
+        | (WorldName::SearchQa, "failed_search" | "retriever", _)
+        | (WorldName::SearchQa, "passages", SearchRetriever::Bm25 | SearchRetriever::Dense)
+        | (
+            WorldName::SearchQa,
+            "index" | "encoder" | "query_prefix" | "passage_prefix" | "max_tokens",
+            SearchRetriever::Dense,
+        )
+        | (
+            WorldName::SearchQa,
+            "urls" | "timeout_seconds" | "attempts" | "retry_delay_seconds" | "token_env",
+            SearchRetriever::Http,
+        ) => None,
+        (WorldName::SearchQa, ..) => Some("another `search.retriever`"),
+        (WorldName::Knowledge, ..) => Some("`world.name = \"search-qa\"`"),
+        _ => Some("a search world"),
+    };
+    for (key, origin) in origins {
+        if let Some(name) = key.strip_prefix("search.")
+            && let Some(needs) = needs(name)
+        {
+            findings
+                .warnings
+                .push(format!("{origin}: `{key}` has no effect without {needs}"));
+        }
     }
 }
 

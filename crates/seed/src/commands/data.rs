@@ -3,7 +3,7 @@
 use seed_run::ExitCode;
 use seed_train::annotate::{self, Annotator};
 use seed_train::collect;
-use seed_train::config::{DemonstrateConfig, TrainConfig};
+use seed_train::config::{DemonstrateConfig, SearchSection, TrainConfig};
 use seed_train::demonstrate;
 use seed_train::hindsight::Hindsight;
 use seed_train::world::open_world;
@@ -18,7 +18,7 @@ pub(crate) fn demonstrate(command: &arguments::Demonstrate, output: Output) -> O
     let mut display = Display::new(output);
     let config: DemonstrateConfig = load(&command.config, &display)?;
     set_threads(config.run.threads)?;
-    let open = open_world(&config.world)?;
+    let open = open_world(&config.world, &SearchSection::default())?;
     let hindsight = Hindsight::new(&config.seed);
     let games = open.household_games("demonstrations")?;
     let written = demonstrate::demonstrate(&config, &*open.world, &**games, &hindsight, &mut display);
@@ -36,7 +36,7 @@ pub(crate) fn collect(command: &arguments::Collect, output: Output) -> Outcome {
     let mut display = Display::new(output);
     let config: TrainConfig = load(&command.config, &display)?;
     set_threads(config.run.threads)?;
-    let world = open_world(&config.world)?.world;
+    let world = open_world(&config.world, &config.search)?.world;
     let collected = collect::collect(
         &config,
         &world,
@@ -64,7 +64,7 @@ pub(crate) fn annotate(command: &arguments::Annotate, output: Output) -> Outcome
     let mut display = Display::new(output);
     let config: TrainConfig = load(&command.config, &display)?;
     set_threads(config.run.threads)?;
-    let world = open_world(&config.world)?.world;
+    let world = open_world(&config.world, &config.search)?.world;
     let annotator = match command.annotator {
         arguments::Annotator::Endpoint => Annotator::Endpoint,
         arguments::Annotator::Policy => Annotator::Policy,

@@ -107,7 +107,7 @@ pub(crate) fn run(command: &Demo, output: Output) -> Outcome {
             rates: Vec::new(),
             points: Vec::new(),
         });
-        let world = open_world(&arm.config.world)?.world;
+        let world = open_world(&arm.config.world, &arm.config.search)?.world;
         let mut watch = Watch {
             display: &mut display,
             curves: &mut curves,

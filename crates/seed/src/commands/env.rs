@@ -1,5 +1,6 @@
 //! `seed env`: play, measure, check, generate and list.
 
+mod search;
 mod shop;
 
 use std::io::{BufRead, IsTerminal, Write};
@@ -18,7 +19,7 @@ use seed_alfworld::{
 use seed_env::{Split, Task, World};
 use seed_random::RandomKey;
 use seed_run::{ExitCode, write_json_lines};
-use seed_train::config::{Loaded, TrainConfig, WorldSection};
+use seed_train::config::{Loaded, TrainConfig};
 use seed_train::world::{DATA_VARIABLE, OpenWorld, open_world};
 use serde_json::json;
 
@@ -42,15 +43,17 @@ pub(crate) fn run(command: &Env, output: Output) -> Outcome {
     }
 }
 
-/// Opens a world by its name, with the rules of configurations.
-fn open(world: &str, data: Option<&Path>) -> Result<OpenWorld, Failure> {
+/// Opens a world by its name, with the rules of configurations; `more` changes keys of it.
+fn open(world: &str, data: Option<&Path>, more: &[String]) -> Result<OpenWorld, Failure> {
     let mut set = vec![
         format!("world.name=\"{world}\""),
         "world.prompts=\"full\"".to_owned(),
     ];
+    set.extend(search::usual_steps(world));
     set.extend(data.map(|path| format!("world.data={:?}", path.display().to_string())));
-    let section: WorldSection = Loaded::<TrainConfig>::from_defaults(&set)?.config.world;
-    Ok(open_world(&section)?)
+    set.extend_from_slice(more);
+    let config = Loaded::<TrainConfig>::from_defaults(&set)?.config;
+    Ok(open_world(&config.world, &config.search)?)
 }
 
 fn tasks_of_world(world: &dyn World, split: Split) -> Result<&[Task], Failure> {
@@ -65,7 +68,7 @@ fn tasks_of_world(world: &dyn World, split: Split) -> Result<&[Task], Failure> {
 }
 
 fn tasks(command: &Tasks) -> Outcome {
-    let open = open(&command.world, command.data.as_deref())?;
+    let open = open(&command.world, command.data.as_deref(), &command.set)?;
     for task in tasks_of_world(&*open.world, split_by_name(&command.split)?)? {
         output_line(&format!("{}\t{}", task.id, task.family));
     }
@@ -73,7 +76,7 @@ fn tasks(command: &Tasks) -> Outcome {
 }
 
 fn play(command: &Play) -> Outcome {
-    let open = open(&command.world, command.data.as_deref())?;
+    let open = open(&command.world, command.data.as_deref(), &command.set)?;
     let split = split_by_name(&command.split)?;
     let task = match &command.task {
         Some(id) => Split::ALL
@@ -91,10 +94,11 @@ fn play(command: &Play) -> Outcome {
             .ok_or_else(|| Failure::usage("no tasks"))?,
     };
     output_line(&format!("{} ({})\n", task.id, task.family));
-    match (command.player, &open.shop) {
-        (None, _) => play_by_hand(&*open.world, task),
-        (Some(player), Some(shop)) => shop::watch(shop, task, player),
-        (Some(player), None) => {
+    match (command.player, &open.shop, &open.knowledge) {
+        (None, _, _) => play_by_hand(&*open.world, task),
+        (Some(player), Some(shop), _) => shop::watch(shop, task, player),
+        (Some(player), None, Some(knowledge)) => search::watch(knowledge, task, player),
+        (Some(player), None, None) => {
             let game = open.household_games("scripted players")?.game(&task.id)?;
             Ok(watch(&game, player, open.world.default_max_steps()))
         }
@@ -175,7 +179,7 @@ fn play_by_hand(world: &dyn World, task: &Task) -> Outcome {
 
 fn bench(command: &Bench, output: Output) -> Outcome {
     let started = Instant::now();
-    let open = open(&command.world, command.data.as_deref())?;
+    let open = open(&command.world, command.data.as_deref(), &[])?;
     if let Some(shop) = &open.shop {
         return shop::bench(shop, command, output, started.elapsed());
     }

@@ -17,7 +17,7 @@ pub(crate) fn run(command: &Eval, output: Output) -> Outcome {
         config.model.path.clone_from(model);
     }
     set_threads(config.run.threads)?;
-    let open = open_world(&config.world)?;
+    let open = open_world(&config.world, &config.search)?;
     let prompts: &[SkillPrompt] = if command.with_skills {
         &SkillPrompt::ALL
     } else {

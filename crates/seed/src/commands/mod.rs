@@ -6,6 +6,7 @@ pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod env;
 pub(crate) mod eval;
+pub(crate) mod retrieve;
 pub(crate) mod study;
 pub(crate) mod train;
 

@@ -23,7 +23,9 @@ pub(crate) fn train(command: &Train, output: Output) -> Outcome {
         return Ok(ExitCode::Success);
     }
     let stop = StopFlag::on_signals()?;
-    let world = open_world(&config.world).map_err(Failure::from)?.world;
+    let world = open_world(&config.world, &config.search)
+        .map_err(Failure::from)?
+        .world;
     let start = if command.resume { Start::Resume } else { Start::New };
     let summary = run_training(&config, world, start, command_line(), &stop, &mut display);
     display.clear();

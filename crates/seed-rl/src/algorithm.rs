@@ -13,11 +13,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::RlError;
 use crate::gap::GapRecords;
+use crate::gigpo::{Gigpo, GigpoOptions};
 use crate::grpo::Grpo;
+use crate::grpo_opsd::GrpoOpsd;
+use crate::opid::{Opid, OpidOptions};
+use crate::opsd::Opsd;
 use crate::policy_loss::TokenTerm;
 use crate::rlsd::{Rlsd, RlsdOptions};
+use crate::schedule::CoefficientSchedule;
+use crate::sdar::{Sdar, SdarOptions};
 use crate::seed::{Normaliser, Seed, SeedOptions};
 use crate::sequence::Sequence;
+use crate::serl::{Serl, SerlOptions};
+use crate::skill_sd::{SkillSd, SkillSdOptions};
 
 /// What an algorithm decides about a batch before its first optimiser step.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -155,6 +163,16 @@ pub trait Algorithm: Debug + Send + Sync {
     /// [`RlError::MissingScores`] when the options need scores a sequence lacks.
     fn guide(&self, batch: &[Sequence<'_>], update: u64) -> Result<Guidance, RlError>;
 
+    /// Whether skill scores play a part, so that there is coverage to report.
+    fn reads_skills(&self) -> bool {
+        true
+    }
+
+    /// Whether the clipped policy loss takes part, and so the outcome.
+    fn learns_from_outcome(&self) -> bool {
+        true
+    }
+
     /// Unweighted auxiliary loss of a guided token and its derivative by the student's log-prob.
     fn auxiliary(&self, _token: &GuidedToken) -> TokenTerm {
         TokenTerm::default()
@@ -184,13 +202,38 @@ pub enum AlgorithmOptions {
     Grpo,
     /// GRPO with hindsight-skill distillation.
     Seed(SeedOptions),
+    /// GRPO with a gated gap loss.
+    Sdar(SdarOptions),
+    /// The gated gap loss without the outcome.
+    Opsd(SdarOptions),
+    /// GRPO with an ungated gap loss; the gate's slope is not read.
+    GrpoOpsd(SdarOptions),
+    /// GRPO with an importance-weighted k3 loss.
+    SkillSd(SkillSdOptions),
     /// GRPO with teacher-reweighted advantages.
     Rlsd(RlsdOptions),
+    /// GRPO with teacher-reweighted advantages of action tokens.
+    Serl(SerlOptions),
+    /// GRPO with the gap in the advantage.
+    Opid(OpidOptions),
+    /// GRPO with a step-level advantage.
+    Gigpo(GigpoOptions),
 }
 
 impl AlgorithmOptions {
     /// Names of all algorithms, for messages and completion.
-    pub const NAMES: [&'static str; 3] = ["grpo", "seed", "rlsd"];
+    pub const NAMES: [&'static str; 10] = [
+        "grpo",
+        "seed",
+        "sdar",
+        "opsd",
+        "grpo_opsd",
+        "skill_sd",
+        "rlsd",
+        "serl",
+        "opid",
+        "gigpo",
+    ];
 
     /// Validates the options and builds the algorithm.
     ///
@@ -200,12 +243,31 @@ impl AlgorithmOptions {
         Ok(match self {
             Self::Grpo => Box::new(Grpo),
             Self::Seed(options) => Box::new(Seed::new(options.clone())?),
+            Self::Sdar(options) => Box::new(Sdar::new(options.clone())?),
+            Self::Opsd(options) => Box::new(Opsd::new(options.clone())?),
+            Self::GrpoOpsd(options) => Box::new(GrpoOpsd::new(
+                options.coefficient.clone(),
+                options.truncation_guard,
+            )?),
+            Self::SkillSd(options) => Box::new(SkillSd::new(options.clone())?),
             Self::Rlsd(options) => Box::new(Rlsd::new(options.clone())?),
+            Self::Serl(options) => Box::new(Serl::new(options.clone())?),
+            Self::Opid(options) => Box::new(Opid::new(options.clone())?),
+            Self::Gigpo(options) => Box::new(Gigpo::new(options)?),
         })
     }
 
-    /// Whether the algorithm reads skill scores, so that analysis and re-scoring have to run.
-    pub fn needs_skills(&self) -> bool {
-        !matches!(self, Self::Grpo)
+    /// The weight of the teacher's signal over updates; `None` for an algorithm that reads no skill scores. Where it is
+    /// not active, analysis and re-scoring need not run.
+    pub fn coefficient(&self) -> Option<&CoefficientSchedule> {
+        match self {
+            Self::Grpo | Self::Gigpo(_) => None,
+            Self::Seed(options) => Some(&options.coefficient),
+            Self::Sdar(options) | Self::Opsd(options) | Self::GrpoOpsd(options) => Some(&options.coefficient),
+            Self::SkillSd(options) => Some(&options.coefficient),
+            Self::Rlsd(options) => Some(&options.coefficient),
+            Self::Serl(options) => Some(&options.coefficient),
+            Self::Opid(options) => Some(&options.coefficient),
+        }
     }
 }

@@ -22,7 +22,7 @@ pub enum GateMode {
     /// `g` where Δ > 0, else 0.
     PositiveOnly,
     /// The importance-weighted k3 term of Skill-SD, whose weight is `ρΔ`
-    /// ([`weighted_k3`](crate::skill_distillation::weighted_k3)).
+    /// ([`weighted_k3`](crate::skill_sd::weighted_k3)).
     K3Is,
 }
 

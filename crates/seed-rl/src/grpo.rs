@@ -18,6 +18,10 @@ impl Algorithm for Grpo {
         "grpo"
     }
 
+    fn reads_skills(&self) -> bool {
+        false
+    }
+
     fn guide(&self, batch: &[Sequence<'_>], _update: u64) -> Result<Guidance, RlError> {
         Ok(Guidance {
             coefficient: 0.0,

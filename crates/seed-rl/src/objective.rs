@@ -234,6 +234,11 @@ impl MiniBatchObjective<'_> {
         let advantages = self.plan.advantages(index);
         let guided = self.plan.guided(index);
 
+        let policy_coefficient = if algorithm.learns_from_outcome() {
+            policy.policy_coefficient
+        } else {
+            0.0
+        };
         let mut gradients = SequenceGradients {
             log_probs: vec![0.0; log_probs.len()],
             entropies: vec![0.0; entropies.len()],
@@ -247,7 +252,7 @@ impl MiniBatchObjective<'_> {
             let old = f64::from(sequence.old[token]);
             let clipped = clipped_token(student, old, f64::from(advantages[token]), policy);
             metrics.add_policy_token(&clipped, policy_weight);
-            let mut gradient = policy.policy_coefficient * policy_weight * clipped.term.gradient;
+            let mut gradient = policy_coefficient * policy_weight * clipped.term.gradient;
 
             metrics.entropy_sum += policy_weight * f64::from(entropies[token]);
             gradients.entropies[token] = (-policy.entropy_coefficient * policy_weight) as f32;

@@ -1,17 +1,18 @@
 //! RLSD: the teacher changes how much a token counts, never in which direction.
 //!
 //! ```text
-//! A_t = A·[(1 − λ) + λ·clip(exp(sign(A)·(ℓ_skill − ℓ_old)), 1 − ε, 1 + ε)]
+//! A_t = A·[(1 − λ) + λ·clip(exp(sign(A)·(ℓ_skill − ℓ_old)), 1 − ε, 1 + ε)]        λ 0.5 → 0, ε = 0.2
 //! ```
 //!
-//! With action tokens only it is the advantage of SERL. Not for: a loss of its own; all of it passes through the
+//! With action tokens only it is the advantage of [`crate::serl`]. Not for: a loss of its own; all of it passes through the
 //! policy clip.
 
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Algorithm, Guidance, SequenceGuidance};
+use crate::algorithm::{Algorithm, Guidance};
 use crate::schedule::{CoefficientSchedule, Decay};
-use crate::seed::{TokenSelection, guidance_report};
+use crate::seed::TokenSelection;
+use crate::teacher::{Coverage, Reshape, initial_gap};
 use crate::{RlError, Sequence};
 
 /// Bound of the log-ratio between teacher and old policy.
@@ -91,55 +92,28 @@ impl Algorithm for Rlsd {
 
     fn guide(&self, batch: &[Sequence<'_>], update: u64) -> Result<Guidance, RlError> {
         let coefficient = self.options.coefficient.at(update);
-        let mut sequences = Vec::with_capacity(batch.len());
-        for sequence in batch {
-            let usable = !(self.options.truncation_guard && sequence.skill_truncated);
-            let Some(skill) = sequence.skill.filter(|_| usable) else {
-                sequences.push(SequenceGuidance::default());
-                continue;
-            };
-            let mask = self.options.tokens.mask(sequence);
-            let advantages = (coefficient > 0.0).then(|| {
-                (0..sequence.len())
-                    .map(|token| {
-                        if !mask[token] {
-                            return sequence.advantages[token];
-                        }
-                        let gap = f64::from(skill[token]) - f64::from(sequence.old[token]);
-                        let advantage = f64::from(sequence.advantages[token]);
-                        reweighted_advantage(advantage, gap, coefficient, self.options.clip) as f32
-                    })
-                    .collect()
-            });
-            sequences.push(SequenceGuidance { advantages, mask });
-        }
-        let mut report = guidance_report(batch, &sequences, |sequence, token| {
-            sequence
-                .skill
-                .map_or(0.0, |skill| skill[token] - sequence.old[token])
-        });
-        for (sequence, guided) in batch.iter().zip(&sequences) {
-            if sequence.mask.contains(&true) && !guided.mask.contains(&true) {
-                match sequence.skill {
-                    None => report.without_skill += 1,
-                    Some(_) if sequence.skill_truncated && self.options.truncation_guard => {
-                        report.truncated += 1;
-                    }
-                    Some(_) => report.without_selected_tokens += 1,
-                }
-            }
-        }
-        Ok(Guidance {
-            coefficient: 0.0,
-            sequences,
-            report,
-        })
+        let coverage = Coverage {
+            tokens: self.options.tokens,
+            truncation_guard: self.options.truncation_guard,
+        };
+        let reshape = |sequence: &Sequence<'_>, token: usize| {
+            let advantage = f64::from(sequence.advantages[token]);
+            reweighted_advantage(
+                advantage,
+                initial_gap(sequence, token),
+                coefficient,
+                self.options.clip,
+            )
+        };
+        let reshape: Option<Reshape<'_>> = if coefficient > 0.0 { Some(&reshape) } else { None };
+        Ok(coverage.guide(batch, 0.0, reshape))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algorithm::SequenceGuidance;
 
     #[test]
     fn conformance_values() {

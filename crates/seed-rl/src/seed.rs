@@ -9,8 +9,7 @@
 //!
 //! [`Placement::AsLoss`] is the paper's form. [`Placement::AsAdvantage`] adds `λ·weight(Δ₀)`, `Δ₀ = ℓ_skill − ℓ_old`,
 //! to the token's advantage instead, so that the same trust region that bounds the policy loss bounds the
-//! distillation. Neighbouring methods are settings of this one: SDAR is the loss with an external teacher context,
-//! Skill-SD the loss with [`GateMode::K3Is`], OPID the advantage with an unclipped [`GateMode::Delta`], λ 0.001.
+//! distillation. The neighbouring methods have files of their own: [`crate::sdar`], [`crate::skill_sd`], [`crate::opid`].
 //!
 //! Not for: producing skills or scoring tokens.
 
@@ -22,7 +21,7 @@ use crate::algorithm::{Algorithm, Guidance, GuidanceReport, GuidedToken, Sequenc
 use crate::gap::GapRecord;
 use crate::gate::{Gate, GateMode};
 use crate::policy_loss::TokenTerm;
-use crate::skill_distillation::weighted_k3;
+use crate::skill_sd::weighted_k3;
 use crate::{CoefficientSchedule, OutcomeLabel, RlError, Sequence, TokenSpan};
 
 /// Where the distillation signal enters.
@@ -85,7 +84,7 @@ impl TokenSelection {
             .mask
             .iter()
             .enumerate()
-            .map(|(token, &trained)| trained && selected(token))
+            .map(|(token, &trained)| trained && selected(token) && sequence.has_skill_score(token))
             .collect()
     }
 }

@@ -55,6 +55,12 @@ pub struct Sequence<'a> {
     pub reference: Option<&'a [f32]>,
     /// Log-probs with the skill in the context (`ℓ_skill`); `None` when the trajectory has no skill.
     pub skill: Option<&'a [f32]>,
+    /// Which tokens have a score in `skill`, where only some steps have a skill; empty = all. The others hold any finite
+    /// value and are not guided.
+    pub skill_tokens: &'a [bool],
+    /// Log-probs with the step's own skill in the context, where they stand beside `skill` and not in it; a token of a step
+    /// without a skill holds its old log-prob.
+    pub step_skill: Option<&'a [f32]>,
     /// Log-probs by the same teacher without the skill, or with a neutral block of equal length in its place; the
     /// optional zero point of the gap.
     pub placebo: Option<&'a [f32]>,
@@ -75,6 +81,11 @@ impl Sequence<'_> {
         self.mask.is_empty()
     }
 
+    /// Whether `skill`, where there is one, has a score for this token.
+    pub fn has_skill_score(&self, token: usize) -> bool {
+        self.skill_tokens.get(token).copied().unwrap_or(true)
+    }
+
     /// What token `token` is part of.
     pub fn span(&self, token: usize) -> TokenSpan {
         self.spans.get(token).copied().unwrap_or_default()
@@ -89,6 +100,7 @@ impl Sequence<'_> {
         let optional = [
             ("reference", self.reference),
             ("skill", self.skill),
+            ("step_skill", self.step_skill),
             ("placebo", self.placebo),
         ];
         let scores = required.into_iter().chain(
@@ -99,7 +111,11 @@ impl Sequence<'_> {
         for (field, values) in scores {
             self.check_scores(index, field, values)?;
         }
-        for (field, found) in [("spans", self.spans.len()), ("steps", self.steps.len())] {
+        for (field, found) in [
+            ("spans", self.spans.len()),
+            ("steps", self.steps.len()),
+            ("skill_tokens", self.skill_tokens.len()),
+        ] {
             if found != 0 && found != self.len() {
                 return Err(RlError::LengthMismatch {
                     sequence: index,

@@ -137,25 +137,6 @@ fn placement_in_the_advantage() {
 }
 
 #[test]
-fn opid_is_the_unclipped_delta_in_the_advantage() {
-    let options = SeedOptions {
-        placement: Placement::AsAdvantage,
-        gate: GateMode::Delta,
-        delta_clip: f64::INFINITY,
-        coefficient: CoefficientSchedule::constant(0.001),
-        ..SeedOptions::default()
-    };
-    let algorithm = Seed::new(options).unwrap();
-    let policy = auxiliary_only();
-    let batch = [Sequence {
-        advantages: &[0.25; 4],
-        ..paper_sequence()
-    }];
-    let plan = UpdatePlan::new(&algorithm, &policy, &batch, 1).unwrap();
-    close(plan.advantages(0), &[0.250_2, 0.249_6, 0.25, 0.25]);
-}
-
-#[test]
 fn outcome_filters() {
     let filtered = |filter| {
         unit_coefficient(SeedOptions {
@@ -598,7 +579,8 @@ fn options_read_and_write_as_configuration() {
     assert_eq!(seed.gate_slope, 5.0, "unnamed keys keep the paper's values");
     let again: AlgorithmOptions = serde_json::from_str(&serde_json::to_string(&options).unwrap()).unwrap();
     assert_eq!(again, options);
-    assert!(options.needs_skills() && !AlgorithmOptions::Grpo.needs_skills());
+    assert_eq!(options.coefficient(), Some(&seed.coefficient));
+    assert_eq!(AlgorithmOptions::Grpo.coefficient(), None);
     for name in AlgorithmOptions::NAMES {
         let options: AlgorithmOptions = serde_json::from_str(&format!(r#"{{"name": "{name}"}}"#)).unwrap();
         assert_eq!(options.build().unwrap().name(), name);

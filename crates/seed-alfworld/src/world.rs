@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use seed_env::{Dialogue, Environment, Split, Task, World};
+use seed_env::{Dialogue, Environment, SkillRules, Split, Task, World};
 
+use crate::expert::GameSkills;
 use crate::library::WORLD_NAME;
 use crate::{GameEnvironment, GameSource, Library, LibraryError, LibraryOptions};
 
@@ -20,6 +21,7 @@ pub struct AlfworldWorld {
     library: Arc<Library>,
     tasks: BTreeMap<Split, Vec<Task>>,
     dialogue: Arc<dyn Dialogue>,
+    skills: GameSkills,
 }
 
 impl AlfworldWorld {
@@ -52,8 +54,10 @@ impl AlfworldWorld {
                 (split, tasks)
             })
             .collect();
+        let library = Arc::new(library);
         Self {
-            library: Arc::new(library),
+            skills: GameSkills::new(Arc::clone(&library) as Arc<dyn GameSource>),
+            library,
             tasks,
             dialogue,
         }
@@ -95,6 +99,10 @@ impl World for AlfworldWorld {
 
     fn dialogue(&self) -> &dyn Dialogue {
         self.dialogue.as_ref()
+    }
+
+    fn skill_rules(&self) -> Option<&dyn SkillRules> {
+        Some(&self.skills)
     }
 
     fn default_max_steps(&self) -> usize {

@@ -11,6 +11,7 @@ mod household;
 mod panel;
 mod pool;
 mod projection;
+mod skill_rules;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -24,4 +25,5 @@ pub use pool::{
     PoolCounters, PoolError, PoolOptions, Step,
 };
 pub use projection::project_tagged_action;
+pub use skill_rules::{FinishedEpisode, RuleAnnotation, SkillLibrary, SkillRules};
 pub use task::{Outcome, Split, Task, TaskId, World};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Dialogue, Environment};
+use crate::{Dialogue, Environment, SkillRules};
 
 /// Stable identity of one task instance, such as `household-studio/train/000017` or
 /// `alfworld/valid_seen/pick_and_place_simple-…/trial_…`. The same id is the same task on every machine.
@@ -132,6 +132,11 @@ pub trait World: Send + Sync {
     /// without watching a deadline. A world that waits for a browser, a server or another process must say `false`.
     fn is_native(&self) -> bool {
         true
+    }
+
+    /// Rules that write skills about this world's tasks; `None` where there are none.
+    fn skill_rules(&self) -> Option<&dyn SkillRules> {
+        None
     }
 
     /// The step limit the world's papers use; configurations may lower or raise it.

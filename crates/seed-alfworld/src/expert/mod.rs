@@ -2,11 +2,12 @@
 //!
 //! [`OptimalExpert`] knows the game; [`SearchingExpert`] knows only what it has read and says what it intends;
 //! [`NoisyExpert`] errs at a chosen rate; [`RandomPlayer`] draws from what is possible. [`skill`] writes the hindsight
-//! skills of finished episodes by rule. They make the demonstrations that a small policy is first trained on, and the
+//! skills of finished episodes by rule, and [`HouseholdLibrary`] a static library of them. They make the demonstrations that a small policy is first trained on, and the
 //! yardsticks of tests.
 //!
 //! Not for: learned policies.
 
+mod library;
 mod memory;
 mod noisy;
 mod optimal;
@@ -19,6 +20,7 @@ pub mod yardstick;
 
 use crate::{CommandId, Game, State};
 
+pub use library::{GameSkills, HouseholdLibrary};
 pub use noisy::NoisyExpert;
 pub use optimal::{OptimalExpert, shortest_plan, walkthrough};
 pub use random::RandomPlayer;

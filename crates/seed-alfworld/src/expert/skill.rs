@@ -7,6 +7,8 @@
 //!
 //! Not for: skills in a language model's own words.
 
+use std::collections::BTreeMap;
+
 use seed_random::{Draw, RandomKey};
 
 use super::memory::Memory;
@@ -57,6 +59,29 @@ pub fn annotate_texts<'a>(
     })
 }
 
+/// Skills of single steps of an episode given as texts, by 0-based step: what to do next where the asked object came into
+/// sight, into the hand, or out of its treatment. `None` when the task sentence is not one of ALFWorld's.
+pub fn step_skills<'a>(
+    task: &str,
+    observations: impl IntoIterator<Item = &'a str>,
+    won: bool,
+) -> Option<BTreeMap<usize, String>> {
+    let observations: Vec<&str> = observations.into_iter().collect();
+    let findings = Findings::gather(task, observations.iter().copied(), won)?;
+    let recipe = findings.recipe();
+    // Nothing follows the last observation.
+    let acted_on = observations.len().saturating_sub(1);
+    Some(
+        observations
+            .iter()
+            .take(acted_on)
+            .enumerate()
+            .skip(1)
+            .filter_map(|(step, observation)| Some((step, recipe.next_after(&Event::read(observation))?)))
+            .collect(),
+    )
+}
+
 /// The skill of a perfect episode of `game`.
 pub fn oracle_skill(game: &Game) -> Option<String> {
     Some(oracle_recipe(game)?.text())
@@ -94,6 +119,26 @@ pub fn wrong_skill(game: &Game, key: &RandomKey) -> Option<String> {
         _ => recipe.sources = vec![place],
     }
     Some(recipe.text())
+}
+
+/// What a perfect episode shows of where things are.
+pub(super) struct OraclePlaces {
+    /// What the task asks for.
+    pub(super) request: Request,
+    /// Where the objects lay.
+    pub(super) sources: Vec<String>,
+    /// Where the object was brought: a receptacle, or the place of the lamp.
+    pub(super) target: Option<String>,
+}
+
+/// Where things are in `game`.
+pub(super) fn oracle_places(game: &Game) -> Option<OraclePlaces> {
+    let recipe = oracle_recipe(game)?;
+    Some(OraclePlaces {
+        request: recipe.request,
+        sources: recipe.sources,
+        target: recipe.target,
+    })
 }
 
 fn oracle_recipe(game: &Game) -> Option<Recipe> {
@@ -372,6 +417,39 @@ struct Recipe {
 }
 
 impl Recipe {
+    /// What to do after such an observation, where it decides something.
+    fn next_after(&self, event: &Event) -> Option<String> {
+        let wanted = |object: &str| class_word(object) == self.request.object;
+        match event {
+            Event::Seen {
+                receptacle,
+                contents: Some(contents),
+                ..
+            } => {
+                let object = contents.iter().find(|object| wanted(object))?;
+                let at_target = Some(receptacle) == self.target.as_ref();
+                (!at_target).then(|| format!("take {object} from {receptacle}."))
+            }
+            Event::Took { object, .. } if wanted(object) => match (self.request.treatment(), &self.appliance)
+            {
+                (Some((verb, _)), Some(appliance)) => Some(format!("{verb} it with {appliance}.")),
+                (Some(_), None) => None,
+                (None, _) => self.bring(),
+            },
+            Event::Treated { object, .. } if wanted(object) => self.bring(),
+            _ => None,
+        }
+    }
+
+    /// Where the object in the hand goes.
+    fn bring(&self) -> Option<String> {
+        let place = self.target.as_ref()?;
+        Some(match &self.lamp {
+            Some(lamp) if self.request.places() == 0 => format!("take it to {place} and use {lamp}."),
+            _ => format!("put it in {place}."),
+        })
+    }
+
     fn text(&self) -> String {
         let object = self.request.object.as_str();
         let two = self.request.places() == 2;
@@ -430,7 +508,7 @@ impl Recipe {
 }
 
 /// `A`, `A and B`, `A, B and C`.
-fn listed(names: &[String], last: &str) -> String {
+pub(super) fn listed(names: &[String], last: &str) -> String {
     match names {
         [] => String::new(),
         [only] => only.clone(),

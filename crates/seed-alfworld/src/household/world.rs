@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seed_env::{
-    Dialogue, Environment, EnvironmentError, HouseholdDialogue, HouseholdStyle, Split, Task, TaskId, World,
+    Dialogue, Environment, EnvironmentError, HouseholdDialogue, HouseholdStyle, SkillRules, Split, Task,
+    TaskId, World,
 };
 
 use super::environment::{GameEnvironment, GameSource};
 use super::generator::{HouseholdError, HouseholdGenerator, HouseholdSize};
 use crate::Game;
-use crate::expert::walkthrough;
+use crate::expert::{GameSkills, walkthrough};
 
 /// Parsed games kept at hand; members of a group play the same game one after the other.
 const CACHED_GAMES: usize = 512;
@@ -78,6 +79,7 @@ pub struct HouseholdWorld {
     tasks: BTreeMap<Split, Vec<Task>>,
     games: Arc<Games>,
     dialogue: HouseholdDialogue,
+    skills: GameSkills,
 }
 
 impl HouseholdWorld {
@@ -112,6 +114,7 @@ impl HouseholdWorld {
             name,
             config,
             tasks,
+            skills: GameSkills::new(Arc::clone(&games) as Arc<dyn GameSource>),
             games,
             dialogue,
         })
@@ -153,6 +156,10 @@ impl World for HouseholdWorld {
 
     fn dialogue(&self) -> &dyn Dialogue {
         &self.dialogue
+    }
+
+    fn skill_rules(&self) -> Option<&dyn SkillRules> {
+        Some(&self.skills)
     }
 
     fn default_max_steps(&self) -> usize {

@@ -95,6 +95,52 @@ impl Trajectory {
         )
     }
 
+    /// The response of one step alone, under a changed prompt of that step: what came before it is the recorded ids. `None`
+    /// where there is no such step, or the sequence does not fit.
+    pub fn rewritten_step(
+        &self,
+        conversation: &Conversation,
+        options: &SequenceOptions,
+        step: usize,
+        rewrite: impl FnOnce(&str) -> String,
+    ) -> Option<Sequence> {
+        let changed = self.steps.get(step)?;
+        let text = rewrite(&changed.prompt_text);
+        let mut tokens = Vec::new();
+        let mut truncated = 0;
+        match (
+            self.context,
+            step.checked_sub(1).and_then(|last| self.steps.get(last)),
+        ) {
+            (ContextKind::Transcript, Some(before)) => {
+                for earlier in self.steps.iter().take(step) {
+                    tokens.extend(&earlier.prompt_ids);
+                    tokens.extend(&earlier.response_ids);
+                }
+                tokens.extend(conversation.next_turn(&text, before.response_ids.last().copied()));
+            }
+            _ => tokens = conversation.opening(&text),
+        }
+        if self.context == ContextKind::Windowed && tokens.len() > options.max_prompt_tokens {
+            if options.truncation == Truncation::Error {
+                return None;
+            }
+            truncated = tokens.len() - options.max_prompt_tokens;
+            tokens.drain(..truncated);
+        }
+        let start = tokens.len();
+        tokens.extend(&changed.response_ids);
+        let fits = self.context == ContextKind::Windowed || tokens.len() <= options.context_length;
+        fits.then(|| Sequence {
+            segments: vec![Segment {
+                step,
+                positions: start..tokens.len(),
+                truncated,
+            }],
+            tokens,
+        })
+    }
+
     fn assemble(
         &self,
         mut prompt: impl FnMut(usize, &crate::Step) -> Option<(Vec<u32>, usize)>,

@@ -319,6 +319,75 @@ fn a_skill_changes_the_context_and_never_the_responses() {
 }
 
 #[test]
+fn a_step_s_own_skill_changes_its_prompt_and_nothing_before() {
+    let fixture = Fixture::new();
+    let (_, world) = toy(ToyOptions::default());
+    let limits = SequenceOptions {
+        max_prompt_tokens: 900,
+        truncation: Truncation::Left,
+        context_length: 1500,
+    };
+    for context in CONTEXTS {
+        let options = fixture.options(context);
+        let requests = requests(&*world, 2, 2);
+        let report = fixture.play(&world, requests, &options, EngineOptions::default());
+        for trajectory in &report.trajectories {
+            let conversation = &fixture.conversation;
+            for (step, record) in trajectory.steps.iter().enumerate() {
+                let plain = trajectory
+                    .rewritten_step(conversation, &limits, step, str::to_owned)
+                    .unwrap();
+                let skilled = trajectory
+                    .rewritten_step(conversation, &limits, step, |prompt| {
+                        format!("{prompt}\nSkill: [look first]")
+                    })
+                    .unwrap();
+                let recorded = trajectory
+                    .sequences()
+                    .into_iter()
+                    .find(|sequence| sequence.segments.iter().any(|segment| segment.step == step))
+                    .unwrap();
+                let segment = recorded
+                    .segments
+                    .iter()
+                    .find(|segment| segment.step == step)
+                    .unwrap();
+                // Unchanged, it is the recorded sequence up to the step's response.
+                assert_eq!(
+                    plain.tokens,
+                    recorded.tokens[..segment.positions.end],
+                    "{context:?}"
+                );
+                assert_eq!(plain.segments[0].positions, segment.positions);
+                let prompt = segment.positions.start - record.prompt_ids.len();
+                assert_eq!(skilled.tokens[..prompt], recorded.tokens[..prompt]);
+                assert!(skilled.tokens.len() > plain.tokens.len());
+                assert_eq!(
+                    skilled.tokens[skilled.segments[0].positions.clone()],
+                    record.response_ids
+                );
+            }
+            let beyond = trajectory.steps.len();
+            assert!(
+                trajectory
+                    .rewritten_step(conversation, &limits, beyond, str::to_owned)
+                    .is_none()
+            );
+            let short = SequenceOptions {
+                max_prompt_tokens: 4,
+                context_length: 4,
+                ..limits
+            };
+            let cut = trajectory.rewritten_step(conversation, &short, 0, str::to_owned);
+            match context {
+                ContextKind::Windowed => assert!(cut.unwrap().segments[0].truncated > 0),
+                ContextKind::Transcript => assert!(cut.is_none()),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_skill_longer_than_the_limit_is_cut_counted_or_left_out() {
     let fixture = Fixture::new();
     let (_, world) = toy(ToyOptions::default());

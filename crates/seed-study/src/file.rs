@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use seed_env::Split;
-use seed_train::config::{Origin, RawEntry, line_of, nearest, to_value};
+use seed_train::config::{EvaluationPrompt, Origin, RawEntry, line_of, nearest, to_value};
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
 use crate::StudyError;
-use crate::panel::{PROMPT_WORDS, Prompt, Weights};
+use crate::panel::Weights;
 
 /// No study file comes near this size.
 const SIZE_LIMIT: u64 = 1 << 20;
@@ -62,7 +62,7 @@ pub(crate) struct PanelEntry {
     pub(crate) temperatures: Vec<f64>,
     pub(crate) tasks: Option<usize>,
     pub(crate) samples_per_task: usize,
-    pub(crate) prompts: Vec<Prompt>,
+    pub(crate) prompts: Vec<EvaluationPrompt>,
     pub(crate) weights: Vec<Weights>,
     pub(crate) settings: Vec<RawEntry>,
 }
@@ -258,8 +258,8 @@ impl Reader<'_> {
             .words_of(&mut scope, "splits", &split_words())
             .unwrap_or_else(|| vec![Split::Seen, Split::Unseen]);
         let prompts = self
-            .words_of(&mut scope, "prompts", &PROMPT_WORDS)
-            .unwrap_or_else(|| vec![Prompt::Plain]);
+            .words_of(&mut scope, "prompts", &prompt_words())
+            .unwrap_or_else(|| vec![EvaluationPrompt::Plain]);
         let weights = self
             .words_of(&mut scope, "weights", &Weights::WORDS)
             .unwrap_or_else(|| vec![Weights::Final]);
@@ -603,6 +603,13 @@ fn is_name(name: &str) -> bool {
         && name
             .chars()
             .all(|letter| letter.is_ascii_alphanumeric() || "._-+".contains(letter))
+}
+
+fn prompt_words() -> Vec<(&'static str, EvaluationPrompt)> {
+    EvaluationPrompt::CHOICES
+        .iter()
+        .map(|&(prompt, word, _)| (word, prompt))
+        .collect()
 }
 
 fn split_words() -> [(&'static str, Split); 4] {

@@ -8,14 +8,13 @@ use std::path::Path;
 use seed_run::{RunError, StopFlag, read_json_lines, write_json_lines};
 use seed_train::TrainError;
 use seed_train::config::{SearchSection, TrainConfig, WorldSection};
-use seed_train::evaluate_program::{PanelResult, evaluate_panels};
+use seed_train::evaluate_program::evaluate_panels;
 use seed_train::events::{Event, Observer};
+use seed_train::prompted::PanelResult;
 use seed_train::world::{OpenWorld, open_world};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Panel, Plan};
-
-pub use seed_train::evaluate_program::SkillPrompt as Prompt;
 
 /// File with the panels of a cell, beside its run's files.
 pub(crate) const PANELS: &str = "panels.jsonl";
@@ -42,14 +41,6 @@ impl Weights {
         }
     }
 }
-
-/// The words of a study file for prompts.
-pub(crate) const PROMPT_WORDS: [(&str, Prompt); 4] = [
-    ("plain", Prompt::Plain),
-    ("own_skill", Prompt::Own),
-    ("oracle_skill", Prompt::Oracle),
-    ("other_skill", Prompt::Other),
-];
 
 /// One line of a panels file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,7 +135,7 @@ pub(crate) fn play_panels(
         };
         let panel_config = plan.panel_config(index, config, temperature)?;
         let world = worlds.get(&panel_config)?;
-        for result in evaluate_panels(&panel_config, &world, &panel.prompts, None, observer)? {
+        for result in evaluate_panels(&panel_config, &world, None, observer)? {
             observer.event(&Event::Note {
                 text: format!(
                     "panel {}, {} weights, {}, {}, T {temperature}: success {:.1} % of {} episodes",

@@ -11,13 +11,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use seed_env::Split;
-use seed_train::config::{ConfigError, EvaluationSplit, Loaded, Origin, RawEntry, TrainConfig};
+use seed_train::config::{
+    ConfigError, EvaluationPrompt, EvaluationSplit, Loaded, Origin, RawEntry, TrainConfig,
+};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use crate::StudyError;
 use crate::file::{ArmEntry, BaseEntry, PanelEntry, StudyFile};
-use crate::panel::{Prompt, Weights};
+use crate::panel::Weights;
 
 /// Name of the base of a study that lists none, and of the only starting weights of a base.
 const ONLY: &str = "base";
@@ -81,7 +83,7 @@ pub struct Panel {
     /// Episodes per task.
     pub samples_per_task: usize,
     /// What is placed in the prompts.
-    pub prompts: Vec<Prompt>,
+    pub prompts: Vec<EvaluationPrompt>,
     /// Whose weights play.
     pub weights: Vec<Weights>,
     /// Keys of the configuration that it changes, as `table.key = value`.
@@ -261,6 +263,7 @@ impl Plan {
                 .iter()
                 .map(|split| evaluation_split(*split))
                 .collect();
+            config.evaluation.prompts.clone_from(&panel.prompts);
             config.evaluation.tasks = panel.tasks;
             config.evaluation.samples_per_task = panel.samples_per_task;
             config.evaluation.temperature = temperature;
@@ -291,7 +294,7 @@ fn default_panels() -> Vec<PanelEntry> {
         temperatures: vec![0.4, 1.0],
         tasks: None,
         samples_per_task: 1,
-        prompts: vec![Prompt::Plain],
+        prompts: vec![EvaluationPrompt::Plain],
         weights: vec![Weights::Final],
         settings: Vec::new(),
     }]

@@ -3,7 +3,7 @@
 //! Runs with equal names are seeds of one arm. Within a run a panel's interval is Wilson's over episodes; over seeds
 //! it is a percentile bootstrap over the runs' rates. Numbers come from the run directories alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,10 @@ use seed_random::RandomKey;
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
+use crate::config::EvaluationPrompt;
 use crate::evaluate::Evaluation;
 use crate::picture::{Curve, Spread, draw_curves};
+use crate::prompted::PanelResult;
 use crate::statistics::{Interval, bootstrap_mean, mean, mean_height};
 
 /// File of a run directory with one [`EvaluationRecord`] per line.
@@ -43,8 +45,32 @@ pub struct EvaluationRecord {
     pub episodes: u64,
     /// The panel's split.
     pub split: Split,
+    /// What the prompts held; a line without it is of plain play.
+    #[serde(default = "plain", skip_serializing_if = "EvaluationPrompt::is_plain")]
+    pub prompt: EvaluationPrompt,
+    /// Share of the episodes that had a skill in their prompts; `None` with the plain prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill_share: Option<f64>,
     /// The result.
     pub evaluation: Evaluation,
+}
+
+impl EvaluationRecord {
+    /// A panel's result after so many iterations and training episodes.
+    pub fn new(iteration: u64, episodes: u64, result: PanelResult) -> Self {
+        Self {
+            iteration,
+            episodes,
+            split: result.split,
+            prompt: result.prompt,
+            skill_share: (!result.prompt.is_plain()).then_some(result.skill_share),
+            evaluation: result.evaluation,
+        }
+    }
+}
+
+fn plain() -> EvaluationPrompt {
+    EvaluationPrompt::Plain
 }
 
 /// What a finished run amounts to.
@@ -62,6 +88,24 @@ pub struct Summary {
     pub episodes: u64,
     /// Wall seconds by phase. Not reproducible, unlike everything else here.
     pub seconds: BTreeMap<String, f64>,
+}
+
+/// A split played with one kind of prompt.
+#[derive(Clone, Copy)]
+struct Panel {
+    split: Split,
+    prompt: EvaluationPrompt,
+}
+
+impl Panel {
+    /// The split's name, with the prompt unless it is the plain one.
+    fn label(self) -> String {
+        if self.prompt.is_plain() {
+            self.split.name().to_owned()
+        } else {
+            format!("{} {}", self.split.name(), self.prompt)
+        }
+    }
 }
 
 /// One run as read from its directory.
@@ -105,16 +149,16 @@ impl RunResult {
         })
     }
 
-    /// The evaluations of a panel, in order.
-    fn panel(&self, split: Split) -> impl DoubleEndedIterator<Item = &EvaluationRecord> {
+    /// The evaluations of a panel with one kind of prompt, in order.
+    fn panel(&self, panel: Panel) -> impl DoubleEndedIterator<Item = &EvaluationRecord> {
         self.evaluations
             .iter()
-            .filter(move |record| record.split == split)
+            .filter(move |record| record.split == panel.split && record.prompt == panel.prompt)
     }
 
     /// Wilson's interval of each evaluation of a panel, over training episodes.
-    fn intervals(&self, split: Split) -> Vec<(f64, f64, f64)> {
-        self.panel(split)
+    fn intervals(&self, panel: Panel) -> Vec<(f64, f64, f64)> {
+        self.panel(panel)
             .map(|record| {
                 let success = &record.evaluation.success;
                 (record.episodes as f64, success.low, success.high)
@@ -122,14 +166,14 @@ impl RunResult {
             .collect()
     }
 
-    fn curve(&self, split: Split) -> Vec<(f64, f64)> {
-        self.panel(split)
+    fn curve(&self, panel: Panel) -> Vec<(f64, f64)> {
+        self.panel(panel)
             .map(|record| (record.episodes as f64, record.evaluation.success.value))
             .collect()
     }
 
-    fn last(&self, split: Split) -> Option<&EvaluationRecord> {
-        self.panel(split).next_back()
+    fn last(&self, panel: Panel) -> Option<&EvaluationRecord> {
+        self.panel(panel).next_back()
     }
 }
 
@@ -144,7 +188,7 @@ pub struct Arm {
     pub seeds: Vec<u64>,
     /// Training episodes per run (of the first run).
     pub episodes: u64,
-    /// First and last success by split.
+    /// First and last success by split; with another prompt than the plain one, by split and prompt.
     pub panels: BTreeMap<String, PanelSummary>,
     /// Mean wall seconds by phase.
     pub seconds: BTreeMap<String, f64>,
@@ -200,10 +244,18 @@ pub fn compare(runs: &[RunResult]) -> Comparison {
 fn arm(name: &str, runs: &[&RunResult]) -> Arm {
     let key = RandomKey::new(0).with_text("bootstrap", name);
     let mut panels = BTreeMap::new();
-    for split in [Split::Train, Split::Development, Split::Seen, Split::Unseen] {
-        let lasts: Vec<&EvaluationRecord> = runs.iter().filter_map(|run| run.last(split)).collect();
+    let prompts: BTreeSet<EvaluationPrompt> = runs
+        .iter()
+        .flat_map(|run| &run.evaluations)
+        .map(|record| record.prompt)
+        .collect();
+    let all = Split::ALL
+        .into_iter()
+        .flat_map(|split| prompts.iter().map(move |&prompt| Panel { split, prompt }));
+    for panel in all {
+        let lasts: Vec<&EvaluationRecord> = runs.iter().filter_map(|run| run.last(panel)).collect();
         let Some(sample) = lasts.first() else { continue };
-        let curves: Vec<Vec<(f64, f64)>> = runs.iter().map(|run| run.curve(split)).collect();
+        let curves: Vec<Vec<(f64, f64)>> = runs.iter().map(|run| run.curve(panel)).collect();
         let rates: Vec<f64> = lasts
             .iter()
             .map(|record| record.evaluation.success.value)
@@ -218,9 +270,9 @@ fn arm(name: &str, runs: &[&RunResult]) -> Arm {
             .iter()
             .map(|record| record.evaluation.macro_success)
             .collect();
-        let split_key = key.with_text("split", split.name());
+        let split_key = key.with_text("split", &panel.label());
         panels.insert(
-            split.name().to_owned(),
+            panel.label(),
             PanelSummary {
                 first: mean(&firsts),
                 last: bootstrap_mean(&rates, DRAWS, split_key.with("what", 0))
@@ -340,6 +392,10 @@ fn interval(value: &Interval) -> String {
 /// When the picture cannot be written.
 pub fn draw(runs: &[RunResult], split: Split, path: &Path) -> Result<(), TrainError> {
     let comparison = compare(runs);
+    let panel = Panel {
+        split,
+        prompt: EvaluationPrompt::Plain,
+    };
     let curves: Vec<Curve> = comparison
         .arms
         .iter()
@@ -347,7 +403,7 @@ pub fn draw(runs: &[RunResult], split: Split, path: &Path) -> Result<(), TrainEr
             let mut by_episodes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
             let members: Vec<&RunResult> = runs.iter().filter(|run| run.summary.name == arm.name).collect();
             for run in &members {
-                for (episodes, rate) in run.curve(split) {
+                for (episodes, rate) in run.curve(panel) {
                     by_episodes.entry(episodes as u64).or_default().push(rate);
                 }
             }
@@ -363,7 +419,7 @@ pub fn draw(runs: &[RunResult], split: Split, path: &Path) -> Result<(), TrainEr
                     .map(|(&x, rates)| (x as f64, mean(rates)))
                     .collect(),
                 spread: match members.as_slice() {
-                    [run] => Spread::Bars(run.intervals(split)),
+                    [run] => Spread::Bars(run.intervals(panel)),
                     _ => Spread::Band(
                         by_episodes
                             .iter()

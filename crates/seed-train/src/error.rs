@@ -67,6 +67,15 @@ pub enum TrainError {
         /// The split.
         split: seed_env::Split,
     },
+    /// Skills by rule are asked for in a world without rules.
+    #[error(
+        "the world `{world}` has no rules that write skills; use `seed.analyser = \"policy\"` or `\"endpoint\"`, \
+         `seed.wrong_skill_share = 0` and `evaluation.prompts = [\"plain\"]`"
+    )]
+    NoSkillRules {
+        /// The world.
+        world: String,
+    },
     /// A task sentence that the rules cannot read.
     #[error("the rules cannot read the task `{task}`; they know ALFWorld's sentences only")]
     UnreadableTask {

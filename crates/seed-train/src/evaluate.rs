@@ -1,7 +1,9 @@
 //! Playing a fixed panel and reporting success with intervals.
 //!
-//! Plain prompts only: nothing of the method remains at inference. Every task of the panel is played
+//! With the plain prompt nothing of the method remains at inference. Every task of the panel is played
 //! `samples_per_task` times with its own random key, so a panel's result depends only on the weights and the seed.
+//!
+//! Not for: which skills are put into the prompts ([`crate::prompted`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

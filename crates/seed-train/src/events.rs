@@ -8,6 +8,7 @@ use seed_env::Split;
 use seed_run::Metrics;
 use serde::{Serialize, Serializer};
 
+use crate::config::EvaluationPrompt;
 use crate::evaluate::Evaluation;
 
 /// A phase of an iteration, in order.
@@ -83,6 +84,8 @@ pub enum Event<'a> {
         iteration: u64,
         /// The panel's split.
         split: Split,
+        /// What the prompts held.
+        prompt: EvaluationPrompt,
         /// What was measured.
         evaluation: &'a Evaluation,
     },

@@ -6,15 +6,17 @@
 //! Not for: what a skill does to the loss (`seed-rl`).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use seed_alfworld::expert::PlayedEpisode;
-use seed_env::Dialogue;
+use seed_env::{Dialogue, FinishedEpisode, SkillRules};
 use seed_hindsight::{
     AnalyserError, AnalysisJob, AnalysisOptions, AnalysisRequest, Annotation, AnnotationError,
-    AugmentOptions, EndpointAnalyser, EndpointOptions, Episode, EpisodeStep, FittedPrompt, OutcomeLabel,
-    ParseOptions, ParseStatus, PromptStyle, SectionFormat, SkillDefect, SkillFilterOptions, SkillMode,
-    Whitespace, analysis_prompt, annotate, augment_episode, check_skill, copied_ngram_rate, duplicate_rate,
-    fitted_prompt, ground_skill, limit_words, parse_analysis, response_json, transcript_text,
+    AugmentOptions, EndpointAnalyser, EndpointOptions, Episode, EpisodeStep, FittedPrompt, Leniency,
+    OutcomeLabel, ParseOptions, ParseStatus, PromptStyle, SectionFormat, SkillDefect, SkillFilterOptions,
+    SkillMode, Whitespace, analysis_prompt, annotate, augment_episode, augment_step, check_skill,
+    copied_ngram_rate, duplicate_rate, fitted_prompt, ground_skill, limit_words, parse_analysis,
+    response_json, transcript_text,
 };
 use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Sampling};
 use seed_random::RandomKey;
@@ -25,7 +27,13 @@ use serde::{Deserialize, Serialize};
 use crate::TrainError;
 use crate::config::{self, SeedSection, TrainConfig};
 use crate::policy::Policy;
+use crate::skills::SkillSource;
 use crate::trainer::options::engine_options;
+
+/// Status of an episode that was not analysed.
+pub(crate) const NOT_ASKED: &str = "not_asked";
+/// Status of an episode whose skill failed its verification.
+pub(crate) const UNVERIFIED: &str = "unverified";
 
 /// Words in a run that count as copied from the transcript.
 const COPIED_WORDS: usize = 6;
@@ -53,6 +61,18 @@ pub struct Analysis {
     pub summary: Option<String>,
     /// The skill as it is put into prompts, after the filters; `None` when the row gets no distillation.
     pub skill: Option<String>,
+    /// Skills of single steps, after the filters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub step_skills: BTreeMap<usize, String>,
+    /// Where the skill is from.
+    #[serde(default, skip_serializing_if = "SkillSource::is_own")]
+    pub source: SkillSource,
+    /// The skill of another task that the gap is measured from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placebo: Option<String>,
+    /// Success rate with the skill minus without, where it was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_gain: Option<f64>,
     /// Why the filters refused the skill that was written.
     #[serde(default)]
     pub defects: Vec<SkillDefect>,
@@ -72,6 +92,25 @@ pub struct Analysis {
     pub answer_tokens: usize,
     /// Whether the answer hit its token limit.
     pub answer_cut: bool,
+}
+
+impl Analysis {
+    /// Nothing yet about a trajectory.
+    pub fn of(trajectory: &Trajectory) -> Self {
+        Self {
+            task: trajectory.task.to_string(),
+            group: trajectory.group,
+            sample: trajectory.sample,
+            success: trajectory.success(),
+            status: NOT_ASKED.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether there is anything to put into a prompt.
+    pub fn has_skill(&self) -> bool {
+        self.skill.is_some() || !self.step_skills.is_empty()
+    }
 }
 
 /// How episodes are analysed and skills are placed.
@@ -181,8 +220,8 @@ impl Hindsight {
     /// # Errors
     /// When the endpoint's settings cannot be used.
     pub fn from_config(config: &TrainConfig) -> Result<Self, TrainError> {
-        let asks_endpoint = config.seed.analyser == config::Analyser::Endpoint
-            && config.algorithm.name == config::Algorithm::Seed;
+        let asks_endpoint =
+            config.seed.analyser == config::Analyser::Endpoint && config.algorithm.name.has_teacher();
         if asks_endpoint {
             Self::with_endpoint(config)
         } else {
@@ -216,8 +255,14 @@ impl Hindsight {
         };
         Self {
             analysis: AnalysisOptions {
+                mode: match section.skill_mode {
+                    config::SkillMode::Episode => SkillMode::EpisodeOnly,
+                    config::SkillMode::Step => SkillMode::StepOnly,
+                    config::SkillMode::EpisodeStep => SkillMode::EpisodeStep,
+                },
                 style,
                 include_summary: section.analysis_summary,
+                max_step_skills: section.max_step_skills,
                 ..base
             },
             augmentation: AugmentOptions {
@@ -269,6 +314,25 @@ impl Hindsight {
         augment_episode(prompt, skill, self.augmentation).text
     }
 
+    /// A prompt with a skill for its own step in it.
+    pub fn place_step(&self, prompt: &str, skill: &str) -> String {
+        augment_step(prompt, skill, self.augmentation).text
+    }
+
+    /// How the answer about an episode of so many steps is read.
+    fn parse_options(&self, steps: usize) -> ParseOptions {
+        let mode = self.analysis.mode;
+        ParseOptions {
+            candidate_steps: mode.has_step_skills().then(|| (0..steps).collect()),
+            max_step_skills: self.analysis.max_step_skills,
+            ..if self.endpoint.is_some() {
+                ParseOptions::external(mode)
+            } else {
+                ParseOptions::on_policy(mode)
+            }
+        }
+    }
+
     fn asks(&self, trajectory: &Trajectory, iteration: u64) -> bool {
         let failed_only = match self.section.failed_only_after {
             Some(after) => iteration > after as u64,
@@ -315,7 +379,7 @@ impl Hindsight {
                         prompt: self.prompt(text),
                     },
                     options: self.analysis.clone(),
-                    parse: ParseOptions::external(self.analysis.mode),
+                    parse: self.parse_options(text.steps.len()),
                 })
                 .collect();
             self.endpoint.as_mut().map_or_else(Vec::new, |endpoint| {
@@ -325,25 +389,18 @@ impl Hindsight {
                     .collect()
             })
         } else {
-            let prompts: Vec<FittedPrompt> = {
+            let prompts: Vec<(FittedPrompt, ParseOptions)> = {
                 let _span = tracing::debug_span!("fit_prompts").entered();
                 shown
-                    .map(|text| self.fitted_prompt(text, config, decoder, policy))
+                    .map(|text| {
+                        let prompt = self.fitted_prompt(text, config, decoder, policy);
+                        (prompt, self.parse_options(text.steps.len()))
+                    })
                     .collect()
             };
             ask_policy(config, decoder, policy, &prompts, key, progress)?
         };
-        let mut analyses: Vec<Analysis> = trajectories
-            .iter()
-            .map(|trajectory| Analysis {
-                task: trajectory.task.to_string(),
-                group: trajectory.group,
-                sample: trajectory.sample,
-                success: trajectory.success(),
-                status: "not_asked".to_owned(),
-                ..Analysis::default()
-            })
-            .collect();
+        let mut analyses: Vec<Analysis> = trajectories.iter().map(Analysis::of).collect();
         let _span = tracing::debug_span!("read_answers", answers = answers.len()).entered();
         for (index, answer) in asked.into_iter().zip(answers) {
             if let (Some(analysis), Some(text)) = (analyses.get_mut(index), texts.get(index)) {
@@ -351,6 +408,55 @@ impl Hindsight {
             }
         }
         Ok(analyses)
+    }
+
+    /// Analyses of trajectories by the world's rules, read and filtered as a model's answers are.
+    pub fn analyse_by_rules(
+        &self,
+        rules: &dyn SkillRules,
+        dialogue: &dyn Dialogue,
+        trajectories: &[Trajectory],
+        iteration: u64,
+    ) -> Vec<Analysis> {
+        let by_rules = |trajectory: &Trajectory| {
+            let mut analysis = Analysis::of(trajectory);
+            if !self.asks(trajectory, iteration) {
+                return analysis;
+            }
+            let observations: Vec<&str> = trajectory
+                .steps
+                .iter()
+                .map(|step| step.observation.as_str())
+                .chain([trajectory.final_observation.as_str()])
+                .collect();
+            let written = rules.annotate(&FinishedEpisode {
+                task_description: &trajectory.task_description,
+                observations: &observations,
+                won: trajectory.success(),
+            });
+            match written {
+                Some(written) => {
+                    let mode = self.analysis.mode;
+                    let text = seed_hindsight::Analysis {
+                        episode_summary: self.analysis.include_summary.then_some(written.summary),
+                        episode_skill: mode.has_episode_skill().then_some(written.skill),
+                        step_skills: if mode.has_step_skills() {
+                            written.step_skills
+                        } else {
+                            BTreeMap::new()
+                        },
+                        leniency: Leniency::Strict,
+                    }
+                    .to_json();
+                    let parse = self.parse_options(trajectory.steps.len());
+                    let answer = Answer::whole(read_answer(text, 0, false, &parse));
+                    self.read(answer, &trajectory_text(dialogue, trajectory), &mut analysis);
+                }
+                None => "no_rule".clone_into(&mut analysis.status),
+            }
+            analysis
+        };
+        trajectories.iter().map(by_rules).collect()
     }
 
     /// Filters what was read from one answer.
@@ -369,34 +475,46 @@ impl Hindsight {
         };
         let Ok(parsed) = annotation.result else { return };
         analysis.summary = parsed.episode_summary;
+        let transcript = episode.with(transcript_text);
         if let Some(skill) = parsed.episode_skill {
-            let transcript = episode.with(transcript_text);
-            self.filter(&skill, &transcript, analysis);
+            let (kept, copied_share) = self.filter(&skill, &transcript, analysis);
+            analysis.copied_share = copied_share;
+            analysis.skill = kept;
+        }
+        for (step, skill) in parsed.step_skills {
+            if let (Some(kept), _) = self.filter(&skill, &transcript, analysis) {
+                analysis.step_skills.insert(step, kept);
+            }
         }
     }
 
-    /// Records the part of a skill that passes the filters, or why there is none.
-    fn filter(&self, skill: &str, transcript: &str, analysis: &mut Analysis) {
+    /// The part of a skill that passes the filters, with the share of it that was copied; what was wrong with the rest is
+    /// added to `analysis`.
+    fn filter(&self, skill: &str, transcript: &str, analysis: &mut Analysis) -> (Option<String>, f64) {
         let mut kept = skill.to_owned();
         if self.section.grounding_filter {
             let grounded = ground_skill(skill, transcript);
             kept = grounded.text;
-            analysis.dropped_sentences = grounded.dropped_sentences;
+            analysis.dropped_sentences += grounded.dropped_sentences;
         }
         let (kept, _) = limit_words(&kept, self.section.max_skill_words);
-        analysis.copied_share = copied_ngram_rate(kept, transcript, COPIED_WORDS);
-        analysis.defects = check_skill(kept, transcript, &self.checks);
-        if analysis.defects.is_empty() && !kept.is_empty() {
-            analysis.skill = Some(kept.to_owned());
-        }
+        let copied_share = copied_ngram_rate(kept, transcript, COPIED_WORDS);
+        let defects = check_skill(kept, transcript, &self.checks);
+        let passes = defects.is_empty() && !kept.is_empty();
+        analysis.defects.extend(defects);
+        (passes.then(|| kept.to_owned()), copied_share)
     }
 
     /// Records how the analyses went.
     pub fn record(&self, analyses: &[Analysis], metrics: &mut Metrics) {
         let asked: Vec<&Analysis> = analyses
             .iter()
-            .filter(|analysis| analysis.status != "not_asked")
+            .filter(|analysis| analysis.status != NOT_ASKED)
             .collect();
+        if asked.is_empty() && analyses.iter().any(Analysis::has_skill) {
+            // Skills that are known from the task: nobody was asked.
+            return;
+        }
         let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
         let parsed = |analysis: &&&Analysis| analysis.status == "parsed";
         let of = |success: bool| {
@@ -432,7 +550,8 @@ impl Hindsight {
         );
         metrics.set("analysis/parse_rate_success", of(true));
         metrics.set("analysis/parse_rate_failure", of(false));
-        metrics.set("analysis/accepted_share", share(skills.len(), asked.len()));
+        let accepted = asked.iter().filter(|analysis| analysis.has_skill()).count();
+        metrics.set("analysis/accepted_share", share(accepted, asked.len()));
         metrics.set("analysis/skill_words_mean", share(words, skills.len()));
         metrics.set("analysis/duplicate_share", duplicate_rate(&skills));
         metrics.set("analysis/copied_share", copied / skills.len().max(1) as f64);
@@ -501,7 +620,7 @@ fn ask_policy(
     config: &TrainConfig,
     decoder: &Decoder,
     policy: &Policy,
-    prompts: &[FittedPrompt],
+    prompts: &[(FittedPrompt, ParseOptions)],
     key: RandomKey,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Answer>, TrainError> {
@@ -512,13 +631,13 @@ fn ask_policy(
     let room = prompt_room(config, decoder);
     let span = tracing::debug_span!("encode_prompts", prompts = prompts.len()).entered();
     let mut encoded = Vec::with_capacity(prompts.len());
-    for prompt in prompts {
+    for (prompt, parse) in prompts {
         let mut ids = policy.conversation.opening(&prompt.text);
         let cut = ids.len().saturating_sub(room);
         ids.drain(..cut);
         encoded.push(ids);
         answers.push(Answer {
-            annotation: read_answer(String::new(), 0, false),
+            annotation: read_answer(String::new(), 0, false, parse),
             steps_left_out: prompt.steps_left_out,
             prompt_tokens_cut: cut,
         });
@@ -543,11 +662,13 @@ fn ask_policy(
         while !engine.is_idle() {
             for generation in engine.step()? {
                 finished += 1;
-                if let Some(answer) = answers.get_mut(generation.id as usize) {
+                let id = generation.id as usize;
+                if let (Some(answer), Some((_, parse))) = (answers.get_mut(id), prompts.get(id)) {
                     answer.annotation = read_answer(
                         policy.conversation.decode(&generation.token_ids),
                         generation.token_ids.len(),
                         generation.finish != FinishReason::Stop,
+                        parse,
                     );
                 }
             }
@@ -558,9 +679,9 @@ fn ask_policy(
 }
 
 /// The policy's own answer: asked once, and any skill that is not empty counts.
-fn read_answer(text: String, tokens: usize, truncated: bool) -> Annotation {
+fn read_answer(text: String, tokens: usize, truncated: bool, parse: &ParseOptions) -> Annotation {
     Annotation {
-        result: parse_analysis(&text, &ParseOptions::on_policy(SkillMode::EpisodeOnly)).map_err(Into::into),
+        result: parse_analysis(&text, parse).map_err(Into::into),
         text: Some(text),
         truncated,
         completion_tokens: Some(tokens as u64),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use std::sync::Arc;
 
-use seed_env::{Split, World};
+use seed_env::World;
 use seed_run::metrics::{MetricNaming, read_records};
 use seed_run::{
     Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, Retention, RunDirectory,
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use crate::TrainError;
 use crate::compare::{EVALUATIONS, EvaluationRecord, SUMMARY, Summary};
 use crate::config::{self, TrainConfig, to_toml};
-use crate::evaluate::Evaluation;
 use crate::events::{Event, Observer};
 use crate::policy::Policy;
+use crate::prompted::PanelResult;
 use crate::resuming::{MODEL, STATE, open_run, report_rejected, restore_optimiser, write_optimiser};
 use crate::trainer::{IterationOutput, Trainer};
 
@@ -192,7 +192,9 @@ impl Session {
     fn run(&mut self, stop: &StopFlag, observer: &mut dyn Observer) -> Result<Summary, TrainError> {
         let config = self.trainer.config().clone();
         let total = config.algorithm.iterations as u64;
-        if self.saved.is_none() && config.evaluation.before_training {
+        // Without iterations this is the only evaluation.
+        let evaluates_first = config.evaluation.before_training || total == 0;
+        if self.saved.is_none() && evaluates_first {
             let mut metrics = Metrics::new();
             self.evaluate(&mut metrics, observer)?;
             self.metrics.record(0, &metrics)?;
@@ -254,24 +256,22 @@ impl Session {
         let started = std::time::Instant::now();
         let iteration = self.trainer.iteration;
         let mut first = None;
-        for split in self.trainer.config().evaluation.splits.clone() {
-            let (evaluation, _) = self.trainer.evaluate(split, observer)?;
-            let split = Split::from(split);
-            record_evaluation(split, &evaluation, metrics);
-            first.get_or_insert(evaluation.success.value);
-            observer.event(&Event::Evaluation {
-                iteration,
-                split,
-                evaluation: &evaluation,
-            });
-            let record = EvaluationRecord {
-                iteration,
-                episodes: self.trainer.episodes,
-                split,
-                evaluation,
-            };
-            self.evaluations
-                .append(&serde_json::to_string(&record).map_err(std::io::Error::from)?)?;
+        let splits = self.trainer.config().evaluation.splits.clone();
+        for split in splits {
+            for played in self.trainer.evaluate(split, observer)? {
+                let result = played.result;
+                record_evaluation(&result, metrics);
+                first.get_or_insert(result.evaluation.success.value);
+                observer.event(&Event::Evaluation {
+                    iteration,
+                    split: result.split,
+                    prompt: result.prompt,
+                    evaluation: &result.evaluation,
+                });
+                let record = EvaluationRecord::new(iteration, self.trainer.episodes, result);
+                self.evaluations
+                    .append(&serde_json::to_string(&record).map_err(std::io::Error::from)?)?;
+            }
         }
         if let Some(success) = first
             && self.best.is_none_or(|best| success > best.success)
@@ -292,7 +292,7 @@ impl Session {
         self.trainer.policy.write_into(&folder)?;
         draft.adopt(MODEL)?;
         write_optimiser(&mut draft, &self.trainer.optimiser)?;
-        if self.trainer.config().seed.teacher == config::Teacher::Ema
+        if self.trainer.config().seed.teacher.moves()
             && let Some(teacher) = &self.trainer.teacher
         {
             let tensors: Vec<TensorView<'_>> = teacher
@@ -403,7 +403,7 @@ fn restore(
         .decoder
         .with_pack_tokens(trainer.config().algorithm.micro_batch_tokens);
     restore_optimiser(checkpoint, &mut trainer.optimiser, state.optimiser_steps)?;
-    if trainer.config().seed.teacher == config::Teacher::Ema
+    if trainer.config().seed.teacher.moves()
         && let Some(teacher) = &mut trainer.teacher
     {
         let tensors = checkpoint.read_tensors(TEACHER)?;
@@ -443,8 +443,15 @@ fn restore(
 }
 
 /// Records a panel's result under its registered names.
-fn record_evaluation(split: Split, evaluation: &Evaluation, metrics: &mut Metrics) {
-    let split = split.name();
+fn record_evaluation(result: &PanelResult, metrics: &mut Metrics) {
+    let split = result.split.name();
+    let evaluation = &result.evaluation;
+    if !result.prompt.is_plain() {
+        let name = |what: &str| format!("evaluation/{split}/{}/{what}", result.prompt);
+        metrics.set(name("success_rate"), evaluation.success.value);
+        metrics.set(name("skill_share"), result.skill_share);
+        return;
+    }
     let excluded = evaluation.outcomes.values().sum::<usize>() - evaluation.episodes;
     let values = [
         ("success_rate", evaluation.success.value),

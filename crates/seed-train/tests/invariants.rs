@@ -398,7 +398,7 @@ fn the_order_of_trajectories_does_not_change_their_advantages() {
         let config = support::config(&model.path(), &model.path(), "http://127.0.0.1:1/v1", &[unit]);
         let options = options::advantage_options(&config.advantage);
         let of = |trajectories: &[Trajectory]| {
-            let (sequences, _) = batch::build(trajectories, &options).unwrap();
+            let (sequences, _) = batch::build(trajectories, &options, None).unwrap();
             let mut all: Vec<_> = sequences
                 .iter()
                 .map(|trained| {
@@ -508,8 +508,8 @@ fn episodes_of_failed_environments_are_masked_and_move_no_one_elses_advantage() 
             trajectory.steps[0].reward = 100.0;
         }
     }
-    let (with, advantages) = batch::build(&trajectories, &options).unwrap();
-    let (expected, _) = batch::build(&without, &options).unwrap();
+    let (with, advantages) = batch::build(&trajectories, &options, None).unwrap();
+    let (expected, _) = batch::build(&without, &options, None).unwrap();
     let trained: Vec<_> = with
         .iter()
         .filter(|sequence| sequence.mask.contains(&true))
@@ -527,7 +527,7 @@ fn episodes_of_failed_environments_are_masked_and_move_no_one_elses_advantage() 
             trajectory.steps[0].reward = f32::NAN;
         }
     }
-    let (with, advantages) = batch::build(&trajectories, &options).unwrap();
+    let (with, advantages) = batch::build(&trajectories, &options, None).unwrap();
     assert_eq!(advantages.excluded.len(), 2);
     let trained: Vec<_> = with
         .iter()
@@ -551,7 +551,8 @@ fn iterations_draw_anew_and_evaluations_draw_the_same() {
     let mut seen: Vec<Vec<u32>> = Vec::new();
     let mut evaluations = Vec::new();
     for _ in 0..3 {
-        evaluations.push(trainer.evaluate(EvaluationSplit::Seen, &mut Silent).unwrap());
+        let played = trainer.evaluate(EvaluationSplit::Seen, &mut Silent).unwrap();
+        evaluations.extend(played.into_iter().map(|panel| (panel.result, panel.trajectories)));
         let trajectories = trainer.run_iteration(&mut Silent).unwrap().trajectories;
         let tasks: BTreeSet<_> = trajectories
             .iter()
@@ -734,8 +735,12 @@ fn every_recorded_name_is_registered() {
         ] {
             assert!(metrics.get(expected).is_some(), "`{expected}` is missing");
         }
-        let (evaluation, trajectories) = trainer.evaluate(EvaluationSplit::Seen, &mut Silent).unwrap();
-        assert_eq!((evaluation.episodes, trajectories.len()), (2, 2));
+        let played = trainer.evaluate(EvaluationSplit::Seen, &mut Silent).unwrap();
+        let counts: Vec<_> = played
+            .iter()
+            .map(|panel| (panel.result.evaluation.episodes, panel.trajectories.len()))
+            .collect();
+        assert_eq!(counts, [(2, 2)]);
     }
 }
 

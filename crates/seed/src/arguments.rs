@@ -134,8 +134,8 @@ pub(crate) struct Eval {
     /// Write the result as JSON here.
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Also play with skills in the prompt, to measure what they are worth: the policy's own, a perfect episode's, and
-    /// another task's.
+    /// Also play with skills in the prompt, to measure what they are worth: a static library's, the policy's own, a
+    /// perfect episode's, and another task's.
     #[arg(long)]
     pub with_skills: bool,
     /// Exit with status 1 when overall success on any panel is below this share.

@@ -174,10 +174,16 @@ impl Observer for Display {
             Event::Evaluation {
                 iteration,
                 split,
+                prompt,
                 evaluation,
             } => {
+                let with = if prompt.is_plain() {
+                    String::new()
+                } else {
+                    format!(", {prompt} prompt")
+                };
                 self.line(&format!(
-                    "{}{iteration:>4}  {} {}: {}",
+                    "{}{iteration:>4}  {} {}{with}: {}",
                     self.label,
                     style("panel").for_stderr().bold(),
                     split.name(),

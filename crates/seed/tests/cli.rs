@@ -327,7 +327,14 @@ fn a_model_is_evaluated_on_fixed_panels() {
         .collect();
     assert_eq!(
         prompts,
-        ["plain", "own_skill", "oracle_skill", "other_skill"].repeat(2)
+        [
+            "plain",
+            "library_skill",
+            "own_skill",
+            "oracle_skill",
+            "other_skill"
+        ]
+        .repeat(2)
     );
     assert!(
         value
@@ -338,13 +345,13 @@ fn a_model_is_evaluated_on_fixed_panels() {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    assert_eq!(trajectories.len(), 32);
+    assert_eq!(trajectories.len(), 40);
     assert!(
-        trajectories[8].steps[0].prompt_text == trajectories[0].steps[0].prompt_text,
+        trajectories[12].steps[0].prompt_text == trajectories[0].steps[0].prompt_text,
         "recorded without the skill"
     );
     assert_ne!(
-        trajectories[8].steps[0].prompt_ids, trajectories[0].steps[0].prompt_ids,
+        trajectories[12].steps[0].prompt_ids, trajectories[0].steps[0].prompt_ids,
         "shown with it"
     );
     let again = eval(&["--with-skills"]);

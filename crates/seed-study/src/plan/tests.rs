@@ -175,7 +175,7 @@ evaluation.tasks = 3
     STUDY.toml:4: `seeds` of the study is [1, 1], expected a list such as `[1, 2, 3]` or a range such as `"1-8"`, each seed once, at most 1000
     STUDY.toml:5: `primary` of the study is "sen", expected "train" | "development" | "seen" | "unseen"; did you mean `seen`?
     STUDY.toml:16: unknown key `basline` of arm `GRPO`; did you mean `baseline`?
-    STUDY.toml:27: `prompts` of panel `final` is "own_skil", expected "plain" | "own_skill" | "oracle_skill" | "other_skill"; did you mean `own_skill`?
+    STUDY.toml:27: `prompts` of panel `final` is "own_skil", expected "plain" | "library_skill" | "own_skill" | "oracle_skill" | "other_skill"; did you mean `own_skill`?
     STUDY.toml:28: `temperatures` of panel `final` is a list of numbers, none below 0
     STUDY.toml: 0 arms say `baseline = true`; one arm must, with which the others are compared
     STUDY.toml: there are no seeds; set `seeds = "1-8"` at the top, or `seeds` in every arm

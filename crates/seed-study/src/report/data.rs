@@ -138,10 +138,11 @@ impl CellData {
         })
     }
 
+    /// The evaluations on a split with the plain prompt: the others are no points of its curve.
     fn on(&self, split: Split) -> impl DoubleEndedIterator<Item = &EvaluationRecord> {
         self.evaluations
             .iter()
-            .filter(move |record| record.split == split)
+            .filter(move |record| record.split == split && record.prompt.is_plain())
     }
 
     /// Success on a split over training episodes.

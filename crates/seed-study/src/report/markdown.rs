@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use seed_train::config::EvaluationPrompt;
 use seed_train::statistics::Interval;
 
 use super::hindsight::GAP_METRICS;
 use super::results::{Estimate, Measure, PanelSummary, Reached};
 use super::{Incomplete, Report};
-use crate::panel::{Prompt, Weights};
+use crate::panel::Weights;
 use crate::state::Status;
 use crate::table::aligned;
 
@@ -226,7 +227,7 @@ impl Report {
         let rows: Vec<Vec<String>> = self
             .panels
             .iter()
-            .filter(|row| row.weights == Weights::Final && row.prompt == Prompt::Plain)
+            .filter(|row| row.weights == Weights::Final && row.prompt.is_plain())
             .map(|row| {
                 vec![
                     row.panel.clone(),
@@ -259,6 +260,11 @@ impl Report {
                 && left.split == right.split
                 && left.temperature == right.temperature
         };
+        let prompts: Vec<EvaluationPrompt> = EvaluationPrompt::CHOICES
+            .iter()
+            .map(|choice| choice.0)
+            .filter(|prompt| self.panels.iter().any(|row| row.prompt == *prompt))
+            .collect();
         let mut rows = Vec::new();
         let mut shown: Vec<&PanelSummary> = Vec::new();
         for row in &self.panels {
@@ -266,7 +272,7 @@ impl Report {
                 continue;
             }
             let all: Vec<&PanelSummary> = self.panels.iter().filter(|other| is_same(other, row)).collect();
-            if !all.iter().any(|other| other.prompt != Prompt::Plain) {
+            if !all.iter().any(|other| !other.prompt.is_plain()) {
                 continue;
             }
             shown.push(row);
@@ -277,34 +283,27 @@ impl Report {
                 row.split.name().to_owned(),
                 row.temperature.to_string(),
             ];
-            for prompt in Prompt::ALL {
-                let found = all.iter().find(|other| other.prompt == prompt);
+            for prompt in &prompts {
+                let found = all.iter().find(|other| other.prompt == *prompt);
                 cells.push(found.map_or_else(|| "-".to_owned(), |other| estimate(&other.success)));
             }
-            let own = all.iter().find(|other| other.prompt == Prompt::Own);
+            let own = all
+                .iter()
+                .find(|other| other.prompt == EvaluationPrompt::OwnSkill);
             cells.push(own.map_or_else(|| "-".to_owned(), |other| percent(other.skill_share)));
             rows.push(cells);
         }
         if rows.is_empty() {
             return String::new();
         }
-        let head = [
-            "Panel",
-            "Weights",
-            "Arm",
-            "Split",
-            "T",
-            "Plain",
-            "Own skill",
-            "Oracle skill",
-            "Other skill",
-            "Own written",
-        ];
+        let mut head = vec!["Panel", "Weights", "Arm", "Split", "T"];
+        head.extend(prompts.iter().map(|prompt| heading(*prompt)));
+        head.push("Own written");
         format!(
             "## With a skill in the prompt\n\nHow strong the weights are as their own teacher, before training and after it: success \
-             in percent with the plain prompt, with the skill they wrote about their own plain episode of the task, with that \
-             of a perfect episode of it, and with that of another task. The last column is the share of episodes for which \
-             they wrote a skill at all. Rows of initial weights have the name of the weights.\n\n{}",
+             in percent with the plain prompt, with the static library's skill, with the one they wrote about their own plain \
+             episode of the task, with that of a perfect episode of it, and with that of another task, as far as these were \
+             played. The last column is the share of episodes for which they wrote a skill at all. Rows of initial weights have the name of the weights.\n\n{}",
             table(&head, &rows)
         )
     }
@@ -491,5 +490,16 @@ fn reached(reached: &Reached) -> String {
         (None, low) => format!("not reached [{}, {}]", number(low), number(reached.high)),
         (at, None) => number(at),
         (at, low) => format!("{} [{}, {}]", number(at), number(low), number(reached.high)),
+    }
+}
+
+/// The heading of a column.
+fn heading(prompt: EvaluationPrompt) -> &'static str {
+    match prompt {
+        EvaluationPrompt::Plain => "Plain",
+        EvaluationPrompt::LibrarySkill => "Library skill",
+        EvaluationPrompt::OwnSkill => "Own skill",
+        EvaluationPrompt::OracleSkill => "Oracle skill",
+        EvaluationPrompt::OtherSkill => "Other skill",
     }
 }

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 
 use seed_env::Split;
 use seed_random::{Draw, RandomKey};
+use seed_train::config::EvaluationPrompt;
 use seed_train::statistics::{
     Interval, bootstrap_mean, mean, mean_height, quantile, stratified_bootstrap_mean,
 };
 use serde::Serialize;
 
 use super::data::{CellData, StudyData};
-use crate::panel::{Prompt, Weights};
+use crate::panel::Weights;
 use crate::statistics::{DRAWS, first_reach, holm, mean_curve, sign_flip_p_value, until};
 
 /// A point of a curve.
@@ -123,7 +124,7 @@ impl Measure {
                             record.panel == *panel
                                 && record.weights == Weights::Final
                                 && record.result.split == *split
-                                && record.result.prompt == Prompt::Plain
+                                && record.result.prompt.is_plain()
                                 && record.temperature.to_string() == *temperature
                         })
                         .map(|record| record.result.evaluation.success.value)
@@ -275,7 +276,7 @@ pub(crate) fn measures(data: &StudyData) -> Vec<Measure> {
         measures.push(Measure::Last { split });
     }
     for panel in &data.manifest.plan.panels {
-        if !(panel.weights.contains(&Weights::Final) && panel.prompts.contains(&Prompt::Plain)) {
+        if !(panel.weights.contains(&Weights::Final) && panel.prompts.contains(&EvaluationPrompt::Plain)) {
             continue;
         }
         for &split in &panel.splits {
@@ -430,7 +431,7 @@ pub struct PanelSummary {
     /// Sampling temperature.
     pub temperature: f64,
     /// What was in the prompts.
-    pub prompt: Prompt,
+    pub prompt: EvaluationPrompt,
     /// Success, over cells (of initial weights: over bases).
     pub success: Estimate,
     /// Unweighted mean over task families.
@@ -440,7 +441,7 @@ pub struct PanelSummary {
 }
 
 /// Panel, whose weights, place of the name, name, split, temperature as text, prompt: what a mean is taken over.
-type PanelKey = (usize, Weights, usize, String, Split, String, Prompt);
+type PanelKey = (usize, Weights, usize, String, Split, String, EvaluationPrompt);
 
 /// One cell's part of a mean.
 struct Played {

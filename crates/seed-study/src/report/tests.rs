@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use seed_env::Split;
 use seed_train::compare::EvaluationRecord;
-use seed_train::config::{Loaded, TrainConfig, to_toml};
+use seed_train::config::{EvaluationPrompt, Loaded, TrainConfig, to_toml};
 use seed_train::evaluate::Evaluation;
-use seed_train::evaluate_program::PanelResult;
+use seed_train::prompted::PanelResult;
 use seed_train::statistics::wilson;
 use serde_json::json;
 
 use super::*;
 use crate::manifest::{GroupRecord, Manifest, StartRecord};
-use crate::panel::{PanelRecord, Prompt, Weights};
+use crate::panel::{PanelRecord, Weights};
 use crate::plan::{Panel, cell_directory};
 
 const TASKS: usize = 200;
@@ -73,7 +73,7 @@ fn panel(weights: Vec<Weights>) -> Panel {
         temperatures: vec![1.0],
         tasks: None,
         samples_per_task: 1,
-        prompts: vec![Prompt::Plain, Prompt::Own],
+        prompts: vec![EvaluationPrompt::Plain, EvaluationPrompt::OwnSkill],
         weights,
         settings: Vec::new(),
     }
@@ -92,8 +92,8 @@ fn panel_records(weights: Weights, plain: f64) -> Vec<PanelRecord> {
         },
     };
     vec![
-        record(Prompt::Plain, plain, 0.0),
-        record(Prompt::Own, plain + 0.1, 0.9),
+        record(EvaluationPrompt::Plain, plain, 0.0),
+        record(EvaluationPrompt::OwnSkill, plain + 0.1, 0.9),
     ]
 }
 
@@ -160,11 +160,22 @@ fn write_cell(folder: &Path, arm: &Arm, seed: u64, iterations: u64) {
         "host": "h"
     });
     fs_err::write(folder.join("run.json"), record.to_string()).unwrap();
-    let evaluations = (0..=iterations).map(|iteration| EvaluationRecord {
-        iteration,
-        episodes: iteration * 8,
-        split: Split::Seen,
-        evaluation: evaluation(success(arm.slope, seed, iteration)),
+    // A curve is of plain play: the perfect play with a skill after each point is none of its points.
+    let evaluations = (0..=iterations).flat_map(|iteration| {
+        let plain = success(arm.slope, seed, iteration);
+        [
+            (EvaluationPrompt::Plain, plain),
+            (EvaluationPrompt::LibrarySkill, 1.0),
+        ]
+        .map(|(prompt, success)| {
+            let result = PanelResult {
+                split: Split::Seen,
+                prompt,
+                skill_share: 1.0,
+                evaluation: evaluation(success),
+            };
+            EvaluationRecord::new(iteration, iteration * 8, result)
+        })
     });
     seed_run::write_json_lines(&folder.join("evaluations.jsonl"), evaluations).unwrap();
     let line =

@@ -129,6 +129,8 @@ choice! {
         Student = "student",
         /// The teacher's log-prob under the plain prompt: removes how teacher and policy differ without a skill.
         Teacher = "teacher",
+        /// The teacher's log-prob with another task's skill in its place: removes what the mere presence of a skill does.
+        OtherSkill = "other_skill",
     }
 }
 
@@ -149,6 +151,24 @@ choice! {
         Grpo = "grpo",
         /// GRPO plus self-evolving on-policy distillation from hindsight skills.
         Seed = "seed",
+        /// GRPO on episodes played with a skill in the prompt; needs `seed.analyser = "library"` or `"oracle"`.
+        SkillGrpo = "skill_grpo",
+        /// Gated distillation from a teacher that reads a skill, without the outcome.
+        Opsd = "opsd",
+        /// GRPO plus ungated distillation.
+        GrpoOpsd = "grpo_opsd",
+        /// GRPO plus importance-weighted k3 distillation.
+        SkillSd = "skill_sd",
+        /// GRPO with advantages whose size the teacher changes.
+        Rlsd = "rlsd",
+        /// GRPO plus gated distillation.
+        Sdar = "sdar",
+        /// RLSD on action tokens only.
+        Serl = "serl",
+        /// GRPO with the teacher's gap added to the advantage.
+        Opid = "opid",
+        /// GRPO with a second advantage among steps that saw the same observation.
+        Gigpo = "gigpo",
     }
 }
 
@@ -197,6 +217,8 @@ choice! {
         Delta = "delta",
         /// The paper's gate where the gap is positive, zero elsewhere.
         PositiveOnly = "positive_only",
+        /// Skill-SD's importance-weighted k3: the gap times the probability ratio.
+        K3Is = "k3_is",
     }
 }
 
@@ -243,18 +265,78 @@ choice! {
         Frozen = "frozen",
         /// An exponential moving average of the policy.
         Ema = "ema",
+        /// The policy as it was when its weights were last copied, every `seed.teacher_every` iterations.
+        Periodic = "periodic",
     }
 }
 
 choice! {
-    /// Who reads a finished episode and writes its skill.
+    /// Who writes an episode's skill.
     Analyser {
         /// The policy as it was before this iteration's update (the paper).
         Policy = "policy",
         /// The same weights as the teacher.
         Teacher = "teacher",
+        /// The initial policy, for ever: the analyser does not evolve.
+        Frozen = "frozen",
         /// A model behind an OpenAI-compatible address; see `[endpoint]`.
         Endpoint = "endpoint",
+        /// Rules that read the finished episode, in worlds whose texts they can read.
+        Rules = "rules",
+        /// Rules that know the task's solution: an upper bound of what a skill can say.
+        Oracle = "oracle",
+        /// A static library that rules made from training tasks; nobody reads the episode.
+        Library = "library",
+    }
+}
+
+choice! {
+    /// Whose skill an episode is scored with.
+    SkillFrom {
+        /// Its own (the paper).
+        Own = "own",
+        /// That of another, successful episode of its group; an episode without such a sibling gets none.
+        Sibling = "sibling",
+        /// A drawn one of an episode of another task: the placebo.
+        OtherTask = "other_task",
+    }
+}
+
+choice! {
+    /// Which skills are written.
+    SkillMode {
+        /// One for the whole episode (the paper).
+        Episode = "episode",
+        /// Some for single steps; only these steps are scored again.
+        Step = "step",
+        /// Both.
+        EpisodeStep = "episode_step",
+    }
+}
+
+choice! {
+    /// How a step with a skill of its own is scored when its episode has one too.
+    Routing {
+        /// With its own skill only.
+        StepFirst = "step_first",
+        /// With both, in two contexts whose gaps are added; `algorithm.name = "opid"` only.
+        Additive = "additive",
+    }
+}
+
+choice! {
+    /// What the prompts of an evaluated episode hold besides the task.
+    EvaluationPrompt {
+        /// Nothing.
+        Plain = "plain",
+        /// The skill of the static library for the task.
+        LibrarySkill = "library_skill",
+        /// The skill that the evaluated policy wrote about its own plain episode of the same task and sample.
+        OwnSkill = "own_skill",
+        /// The skill of a perfect episode of the task.
+        OracleSkill = "oracle_skill",
+        /// The skill of a perfect episode of the panel's next task.
+        OtherSkill = "other_skill",
     }
 }
 
@@ -359,5 +441,43 @@ choice! {
         Qwen2 = "qwen2",
         /// Qwen3: normalised queries and keys.
         Qwen3 = "qwen3",
+    }
+}
+
+impl Algorithm {
+    /// Whether a teacher scores the sampled tokens again with a skill in the prompt.
+    pub fn has_teacher(self) -> bool {
+        !matches!(self, Self::Grpo | Self::SkillGrpo | Self::Gigpo)
+    }
+}
+
+impl EvaluationPrompt {
+    /// Whether nothing of the method is in the prompt.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::Plain
+    }
+
+    /// Whether rules of the world write the skill.
+    pub fn needs_rules(self) -> bool {
+        matches!(self, Self::LibrarySkill | Self::OracleSkill | Self::OtherSkill)
+    }
+}
+
+impl Analyser {
+    /// Whether one of the run's own sets of weights reads the episodes.
+    pub fn is_own_model(self) -> bool {
+        matches!(self, Self::Policy | Self::Teacher | Self::Frozen)
+    }
+
+    /// Whether the skill is known before the episode is played.
+    pub fn is_of_task(self) -> bool {
+        matches!(self, Self::Oracle | Self::Library)
+    }
+}
+
+impl Teacher {
+    /// Whether its weights change from one iteration to the next without being the policy's.
+    pub fn moves(self) -> bool {
+        matches!(self, Self::Ema | Self::Periodic)
     }
 }

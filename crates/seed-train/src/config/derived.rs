@@ -3,7 +3,7 @@
 //!
 //! Counts are upper bounds where episodes may end early. Memory is an estimate from the shapes, in bytes.
 
-use super::choices::{Algorithm, Analyser, Context, Teacher};
+use super::choices::{Analyser, Context, Teacher};
 use super::sections::TrainConfig;
 
 /// Bytes of one `f32`.
@@ -99,9 +99,10 @@ impl TrainConfig {
             rows.div_ceil(self.algorithm.mini_batch_rows as u64),
             self.algorithm.epochs as u64,
         ]);
-        let analyses = match self.algorithm.name {
-            Algorithm::Seed => episodes,
-            Algorithm::Grpo => 0,
+        let analyses = if self.algorithm.name.has_teacher() && !self.seed.analyser.is_of_task() {
+            episodes
+        } else {
+            0
         };
         Derived {
             episodes_per_iteration: episodes,
@@ -113,20 +114,29 @@ impl TrainConfig {
             max_updates: product([updates, iterations]),
             warmup_iterations: (self.optimiser.warmup_ratio * iterations as f64).round() as u64,
             analyses_per_iteration: analyses,
-            evaluations: occasions(iterations, self.evaluation.every as u64)
-                + u64::from(self.evaluation.before_training),
-            checkpoints: occasions(iterations, self.checkpoint.every as u64),
+            evaluations: if iterations == 0 {
+                1
+            } else {
+                occasions(iterations, self.evaluation.every as u64)
+                    + u64::from(self.evaluation.before_training)
+            },
+            checkpoints: if iterations == 0 {
+                0
+            } else {
+                occasions(iterations, self.checkpoint.every as u64)
+            },
             memory: shape.map(|shape| self.memory(shape)),
         }
     }
 
     fn memory(&self, shape: ModelShape) -> MemoryEstimate {
         let weights = shape.parameters * F32;
-        let is_seed = self.algorithm.name == Algorithm::Seed;
-        let has_initial_copy =
-            self.algorithm.kl_coefficient > 0.0 || (is_seed && self.seed.teacher == Teacher::Frozen);
-        let has_average = is_seed && self.seed.teacher == Teacher::Ema;
-        let copies = u64::from(has_initial_copy) + u64::from(has_average);
+        let has_teacher = self.algorithm.name.has_teacher();
+        let seed = &self.seed;
+        let initial = seed.teacher == Teacher::Frozen || seed.analyser == Analyser::Frozen;
+        let has_initial_copy = self.algorithm.kl_coefficient > 0.0 || (has_teacher && initial);
+        let has_moving_copy = has_teacher && seed.teacher.moves();
+        let copies = u64::from(has_initial_copy) + u64::from(has_moving_copy);
         // Numbers per token and layer that the backward pass reads: the residual stream before attention and before the
         // feed-forward part; queries and what attention made of them; keys and values; gate and up.
         let kept =
@@ -149,7 +159,7 @@ impl TrainConfig {
         };
         let tokens = self.algorithm.micro_batch_tokens as u64;
         let act_length = (self.rollout.max_prompt_tokens + self.rollout.max_response_tokens) as u64;
-        let own_analysis = is_seed && self.seed.analyser != Analyser::Endpoint;
+        let own_analysis = has_teacher && seed.analyser.is_own_model();
         let analysis_length = if own_analysis {
             (self.seed.max_analysis_prompt_tokens + self.seed.max_analysis_tokens) as u64
         } else {

@@ -23,11 +23,11 @@ mod validate;
 mod value;
 
 pub use choices::{
-    Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit,
-    ExampleTruncation, FailedSearch, Family, GapZero, Gate, LearningRateSchedule, MetricNames, Normalisation,
-    Normaliser, OutcomeFilter, Placement, Precision, PromptStyle, PromptTruncation, SearchDialect,
-    SearchRetriever, Selection, ShopCatalogue, ShopGoals, ShopReward, ShopSplit, StatisticUnit, Teacher,
-    TokenSelection, WorldName,
+    Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationPrompt,
+    EvaluationSplit, ExampleTruncation, FailedSearch, Family, GapZero, Gate, LearningRateSchedule,
+    MetricNames, Normalisation, Normaliser, OutcomeFilter, Placement, Precision, PromptStyle,
+    PromptTruncation, Routing, SearchDialect, SearchRetriever, Selection, ShopCatalogue, ShopGoals,
+    ShopReward, ShopSplit, SkillFrom, SkillMode, StatisticUnit, Teacher, TokenSelection, WorldName,
 };
 pub use demonstrations::{DemonstrateConfig, DemonstrationsSection};
 pub use derived::{Derived, MemoryEstimate, ModelShape};
@@ -38,8 +38,8 @@ pub use loaded::{Difference, Loaded, differences, nearest, to_toml};
 pub use rule::Rule;
 pub use schema::{Document, Effect, FieldInfo, Findings, Origins};
 pub use sections::{
-    AdvantageSection, AlgorithmSection, CheckpointSection, EndpointSection, EvaluationSection,
-    LoggingSection, ModelSection, OptimiserSection, RolloutSection, RunSection, SearchSection, SeedSection,
-    TrainConfig, WorldSection,
+    AdvantageSection, AlgorithmSection, BaselineSection, CheckpointSection, EndpointSection,
+    EvaluationSection, LoggingSection, ModelSection, OptimiserSection, RolloutSection, RunSection,
+    SearchSection, SeedSection, TrainConfig, WorldSection,
 };
 pub use source::{Origin, RawEntry, line_of, to_value};

@@ -8,10 +8,11 @@
 use std::path::PathBuf;
 
 use super::choices::{
-    Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationSplit,
-    FailedSearch, GapZero, Gate, LearningRateSchedule, MetricNames, Normalisation, Normaliser, OutcomeFilter,
-    Placement, Precision, PromptStyle, PromptTruncation, SearchDialect, SearchRetriever, ShopCatalogue,
-    ShopGoals, ShopReward, ShopSplit, StatisticUnit, Teacher, TokenSelection, WorldName,
+    Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationPrompt,
+    EvaluationSplit, FailedSearch, GapZero, Gate, LearningRateSchedule, MetricNames, Normalisation,
+    Normaliser, OutcomeFilter, Placement, Precision, PromptStyle, PromptTruncation, Routing, SearchDialect,
+    SearchRetriever, ShopCatalogue, ShopGoals, ShopReward, ShopSplit, SkillFrom, SkillMode, StatisticUnit,
+    Teacher, TokenSelection, WorldName,
 };
 use super::rule::Rule::{
     Above, AboveUpTo, Any, AtLeast, Between, EnvironmentVariable, FromBelow, NotEmpty, WebAddress,
@@ -173,8 +174,8 @@ section! {
     AlgorithmSection = "algorithm" {
         /// What the policy is trained by.
         name: Algorithm = Algorithm::Grpo, Any;
-        /// Iterations of rollout and update.
-        iterations: usize = 150, AtLeast(1.0);
+        /// Iterations of rollout and update; 0 only evaluates the initial policy.
+        iterations: usize = 150, AtLeast(0.0);
         /// Passes over an iteration's rows.
         epochs: usize = 1, AtLeast(1.0);
         /// Rows per optimiser step: a row is one step in windowed context, one episode in transcript context.
@@ -199,7 +200,8 @@ section! {
 }
 
 section! {
-    /// SEED: hindsight skills and the gated distillation from them. Read only when `algorithm.name = "seed"`.
+    /// SEED: hindsight skills and the gated distillation from them. The keys on skills, analyser, teacher, start and stop
+    /// are read by every algorithm with a teacher; coefficient, gate and what shapes them by `algorithm.name = "seed"` only.
     SeedSection = "seed" {
         /// Weight of the distillation term.
         coefficient: f64 = 0.01, AtLeast(0.0);
@@ -221,12 +223,17 @@ section! {
         normaliser: Normaliser = Normaliser::Mask, Any;
         /// Which tokens of a response it may touch.
         token_selection: TokenSelection = TokenSelection::All, Any;
+        /// Leave episodes out whose mean gap over action tokens before the update is not above this many nats (successes) or
+        /// below its negative (failures); unset leaves none out.
+        trajectory_gap_margin: Option<f64> = None, AtLeast(0.0);
         /// Drop the distillation gradient where the probability ratio has left the policy loss's clip range.
         trust_region: bool = false, Any;
         /// Whose weights score the tokens under the skill prompt.
         teacher: Teacher = Teacher::Policy, Any;
         /// Share of the old average kept at each iteration by the moving-average teacher.
         ema_decay: f64 = 0.95, FromBelow(0.0, 1.0);
+        /// Iterations between two copies of the policy's weights to the periodic teacher.
+        teacher_every: usize = 10, AtLeast(1.0);
         /// The distillation begins after so many iterations; unset begins at once.
         start_after: Option<usize> = None, Any;
         /// The last iteration with distillation; unset never stops.
@@ -237,6 +244,20 @@ section! {
         warmup_iterations: usize = 0, Any;
         /// Who writes the skills.
         analyser: Analyser = Analyser::Policy, Any;
+        /// Whose skill an episode is scored with.
+        skill_from: SkillFrom = SkillFrom::Own, Any;
+        /// Share of skills that are replaced by a misleading one of the same form, drawn by rule.
+        wrong_skill_share: f64 = 0.0, Between(0.0, 1.0);
+        /// Which skills are written.
+        skill_mode: SkillMode = SkillMode::Episode, Any;
+        /// Most step skills of an episode.
+        max_step_skills: usize = 1, AtLeast(1.0);
+        /// How a step with a skill of its own is scored when its episode has one too.
+        routing: Routing = Routing::StepFirst, Any;
+        /// Episodes played with each skill, and with none, to verify it before it is used; 0 verifies nothing.
+        verification_replays: usize = 0, Any;
+        /// A verified skill is used if at least one replay more succeeded and the success rate rose by this much.
+        verification_gain: f64 = 0.125, Between(0.0, 1.0);
         /// How the analysis prompt is written.
         analysis_style: AnalysisStyle = AnalysisStyle::Reference, Any;
         /// How the skill's block in the prompt is written.
@@ -273,6 +294,23 @@ section! {
 }
 
 section! {
+    /// Published constants of the baselines. Each algorithm reads its own.
+    BaselineSection = "baseline" {
+        /// Weight of the teacher's signal, or of GiGPO's step advantage; unset is the published value: 0.01 (sdar, opsd,
+        /// grpo_opsd), 0.001 (skill_sd, opid), 0.5 (rlsd, serl), 1 (gigpo).
+        coefficient: Option<f64> = None, AtLeast(0.0);
+        /// Iterations over which the weight falls to zero (rlsd, serl); unset is the published number: 100 and 50.
+        decay_iterations: Option<usize> = None, AtLeast(1.0);
+        /// Slope of the gate, per nat of gap (sdar, opsd).
+        beta: f64 = 5.0, AtLeast(0.0);
+        /// Largest relative change of an advantage at full weight (rlsd, serl).
+        clip: f64 = 0.2, Between(0.001, 0.999);
+        /// Discount of step rewards (gigpo).
+        discount: f64 = 0.95, Between(0.0, 1.0);
+    }
+}
+
+section! {
     /// AdamW and its learning rate.
     OptimiserSection = "optimiser" {
         /// Learning rate after warm-up.
@@ -297,7 +335,7 @@ section! {
 }
 
 section! {
-    /// Evaluation on fixed panels, with the plain prompt.
+    /// Evaluation on fixed panels.
     EvaluationSection = "evaluation" {
         /// Evaluate every so many iterations, and after the last; 0 only after the last.
         every: usize = 5, Any, Runtime;
@@ -305,6 +343,8 @@ section! {
         before_training: bool = false, Any, Runtime;
         /// Panels to evaluate on.
         splits: Vec<EvaluationSplit> = vec![EvaluationSplit::Seen, EvaluationSplit::Unseen], NotEmpty, Runtime;
+        /// Each panel is played once with each of these; only with the plain prompt is nothing of the method left.
+        prompts: Vec<EvaluationPrompt> = vec![EvaluationPrompt::Plain], NotEmpty, Runtime;
         /// Use only the first so many tasks of each panel; unset uses all.
         tasks: Option<usize> = None, AtLeast(1.0), Runtime;
         /// Sampling temperature; 0 is greedy.
@@ -377,6 +417,7 @@ document! {
         advantage: AdvantageSection,
         algorithm: AlgorithmSection,
         seed: SeedSection,
+        baseline: BaselineSection,
         optimiser: OptimiserSection,
         evaluation: EvaluationSection,
         checkpoint: CheckpointSection,

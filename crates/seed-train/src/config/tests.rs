@@ -33,7 +33,7 @@ fn unknown_keys_are_refused_with_the_nearest() {
       test.toml:6: unknown key `optimiser.lr`; `seed config explain optimiser` lists the keys of `[optimiser]`
       test.toml:7: unknown key `optimiser.warmup`; did you mean `optimiser.warmup_ratio`?
       test.toml:9: unknown key `model.temperature`; did you mean `rollout.temperature`?
-      test.toml:11: unknown table `zebra`; the tables of a training configuration are `run`, `model`, `world`, `search`, `rollout`, `advantage`, `algorithm`, `seed`, `optimiser`, `evaluation`, `checkpoint`, `logging`, `endpoint`
+      test.toml:11: unknown table `zebra`; the tables of a training configuration are `run`, `model`, `world`, `search`, `rollout`, `advantage`, `algorithm`, `seed`, `baseline`, `optimiser`, `evaluation`, `checkpoint`, `logging`, `endpoint`
       --set seed.ema: unknown key `seed.ema`; did you mean `seed.ema_decay`?
       --set run.sed: unknown key `run.sed`; did you mean `run.seed`?
     ");
@@ -59,7 +59,7 @@ fn wrong_values_name_key_value_and_what_is_expected() {
       test.toml:13: `checkpoint.keep` is `1`, expected whole number, at least 2
       test.toml:14: `checkpoint.keep_every` is `0`, expected whole number | "none", at least 1
       test.toml:16: `algorithm.dual_clip` is `1.0`, expected number | "none", above 1
-      test.toml:17: `algorithm.iterations` is `99999999999`, expected whole number, at least 1 and at most 4294967295
+      test.toml:17: `algorithm.iterations` is `99999999999`, expected whole number, at least 0 and at most 4294967295
       --set evaluation.splits: `evaluation.splits` is `["seen", "unsee"]`, expected list of "train" | "development" | "seen" | "unseen", not empty; did you mean `unseen`?
     "#);
 }
@@ -94,6 +94,29 @@ fn combinations_are_checked() {
 }
 
 #[test]
+fn arms_that_cannot_be_are_refused() {
+    let refused = |text: &str| {
+        let message = refusal(text, &[]);
+        let problems: Vec<&str> = message.lines().skip(1).map(str::trim).collect();
+        problems.join("\n")
+    };
+    insta::assert_snapshot!(refused(
+        "[algorithm]\nname = \"skill_grpo\"\n[seed]\nanalyser = \"policy\"\n",
+    ), @r#"`algorithm.name = "skill_grpo"` plays with a skill in the prompt, which has to be there before the episode: `seed.analyser = "policy"` reads finished ones; use "library" or "oracle""#);
+    insta::assert_snapshot!(refused(
+        "[algorithm]\nname = \"opid\"\n[seed]\nanalyser = \"library\"\nskill_mode = \"episode_step\"\n\
+         skill_from = \"other_task\"\nverification_replays = 8\n[rollout]\ntasks_per_iteration = 1\n",
+    ), @r#"
+    `seed.skill_mode = "episode_step"` needs an analyser that reads episodes: `seed.analyser = "library"` writes no step skills
+    `seed.verification_replays` verifies episode skills: use it with `seed.skill_mode = "episode"`
+    skills of another task need at least 2 tasks in an iteration; `rollout.tasks_per_iteration` is `1`
+    "#);
+    insta::assert_snapshot!(refused(
+        "[algorithm]\nname = \"opsd\"\n[seed]\nanalyser = \"library\"\n[baseline]\ncoefficient = 0.0\n",
+    ), @"neither the outcome nor a distillation has a weight: nothing would be learned; raise `algorithm.policy_coefficient` or the distillation's coefficient");
+}
+
+#[test]
 fn settings_that_hardly_mean_what_was_written_are_warned_of() {
     let loaded = load(
         "[algorithm]\nname = \"seed\"\n[seed]\nstart_after = 20\nstop_after = 10\nfailed_only = true\n\
@@ -106,8 +129,8 @@ fn settings_that_hardly_mean_what_was_written_are_warned_of() {
     `seed.start_after = 20` is not before `seed.stop_after` or the last iteration: there would be no distillation at all
     only failed episodes are analysed while `seed.gate = "sigmoid"` can only raise tokens: failures would be imitated; use `seed.gate = "centered"` or `seed.outcome_filter = "advantage_aware"`
     test.toml:12: `world.generator_seed` has no effect without a generated world
-    test.toml:7: `seed.delta_clip` has no effect without `seed.gate = "delta"`
     test.toml:8: `seed.ema_decay` has no effect without `seed.teacher = "ema"`
+    test.toml:7: `seed.delta_clip` has no effect without `seed.gate = "delta"`
     "#);
 }
 
@@ -176,7 +199,7 @@ fn explain_shows_value_and_origin() {
       value    4  (test.toml:3)
     seed.gate
       How the gap weighs a token.
-      type     "sigmoid" | "centered" | "delta" | "positive_only"
+      type     "sigmoid" | "centered" | "delta" | "positive_only" | "k3_is"
       default  "sigmoid"
       value    "delta"  (--set seed.gate)
     algorithm.dual_clip

@@ -1,8 +1,8 @@
 //! Rules over several keys together: what cannot run, and what runs but hardly means what was written.
 
 use super::choices::{
-    Algorithm, Analyser, Context, Gate, LearningRateSchedule, Normalisation, OutcomeFilter, Placement,
-    SearchRetriever, Teacher, WorldName,
+    Algorithm, Analyser, Context, EvaluationPrompt, GapZero, Gate, LearningRateSchedule, Normalisation,
+    OutcomeFilter, Placement, SearchRetriever, SkillFrom, SkillMode, Teacher, WorldName,
 };
 use super::demonstrations::DemonstrateConfig;
 use super::fine_tuning::SftConfig;
@@ -14,8 +14,18 @@ pub(crate) fn check_training(config: &TrainConfig, origins: &Origins) -> Finding
     let mut findings = Findings::default();
     check_sampling(config, &mut findings);
     check_lengths(config, &mut findings);
+    if config.algorithm.name.has_teacher() {
+        check_skills(config, &mut findings);
+    }
     if config.algorithm.name == Algorithm::Seed {
         check_seed(config, &mut findings);
+    }
+    if config.algorithm.name == Algorithm::SkillGrpo && !config.seed.analyser.is_of_task() {
+        findings.errors.push(format!(
+            "`algorithm.name = \"skill_grpo\"` plays with a skill in the prompt, which has to be there before the episode: \
+             `seed.analyser = \"{}\"` reads finished ones; use \"library\" or \"oracle\"",
+            config.seed.analyser
+        ));
     }
     warn_of_keys_without_effect(config, origins, &mut findings);
     warn_of_search_keys(config, origins, &mut findings);
@@ -102,11 +112,19 @@ fn check_sampling(config: &TrainConfig, findings: &mut Findings) {
             1.0 + algorithm.clip_high
         ));
     }
-    let trains = algorithm.policy_coefficient > 0.0
-        || (algorithm.name == Algorithm::Seed && config.seed.coefficient > 0.0);
+    let learns_from_outcome = algorithm.policy_coefficient > 0.0 && algorithm.name != Algorithm::Opsd;
+    let distils = match algorithm.name {
+        Algorithm::Seed => config.seed.coefficient > 0.0,
+        Algorithm::Sdar | Algorithm::Opsd | Algorithm::GrpoOpsd | Algorithm::SkillSd => {
+            config.baseline.coefficient != Some(0.0)
+        }
+        _ => false,
+    };
+    let trains = learns_from_outcome || distils || algorithm.iterations == 0;
     if !trains {
         findings.errors.push(
-            "`algorithm.policy_coefficient` and the distillation coefficient are both `0`: nothing would be learned"
+            "neither the outcome nor a distillation has a weight: nothing would be learned; raise \
+             `algorithm.policy_coefficient` or the distillation's coefficient"
                 .to_owned(),
         );
     }
@@ -122,9 +140,20 @@ fn check_lengths(config: &TrainConfig, findings: &mut Findings) {
              `model.context_length = {limit}`"
         ));
     }
+    let seed = &config.seed;
+    let analyses = (config.algorithm.name.has_teacher() && seed.analyser.is_own_model())
+        || config.evaluation.prompts.contains(&EvaluationPrompt::OwnSkill);
+    let analysis = seed.max_analysis_prompt_tokens + seed.max_analysis_tokens;
+    if analyses && analysis > limit {
+        findings.errors.push(format!(
+            "`seed.max_analysis_prompt_tokens + seed.max_analysis_tokens` is `{analysis}`, more than \
+             `model.context_length = {limit}`"
+        ));
+    }
 }
 
-fn check_seed(config: &TrainConfig, findings: &mut Findings) {
+/// What every algorithm with a teacher needs of its skills.
+fn check_skills(config: &TrainConfig, findings: &mut Findings) {
     let seed = &config.seed;
     let limit = config.model.context_length;
     let scored =
@@ -135,20 +164,10 @@ fn check_seed(config: &TrainConfig, findings: &mut Findings) {
              rollout.max_response_tokens = {scored}` tokens, more than `model.context_length = {limit}`"
         ));
     }
-    if seed.analyser == Analyser::Endpoint {
-        if config.endpoint.model.is_empty() {
-            findings
-                .errors
-                .push("`seed.analyser = \"endpoint\"` needs `endpoint.model`".to_owned());
-        }
-    } else {
-        let analysis = seed.max_analysis_prompt_tokens + seed.max_analysis_tokens;
-        if analysis > limit {
-            findings.errors.push(format!(
-                "`seed.max_analysis_prompt_tokens + seed.max_analysis_tokens` is `{analysis}`, more than \
-                 `model.context_length = {limit}`"
-            ));
-        }
+    if seed.analyser == Analyser::Endpoint && config.endpoint.model.is_empty() {
+        findings
+            .errors
+            .push("`seed.analyser = \"endpoint\"` needs `endpoint.model`".to_owned());
     }
     if seed.min_skill_words > seed.max_skill_words {
         findings.errors.push(format!(
@@ -156,8 +175,39 @@ fn check_seed(config: &TrainConfig, findings: &mut Findings) {
             seed.min_skill_words, seed.max_skill_words
         ));
     }
+    let by_steps = seed.skill_mode != SkillMode::Episode;
+    if by_steps && seed.analyser.is_of_task() {
+        findings.errors.push(format!(
+            "`seed.skill_mode = \"{}\"` needs an analyser that reads episodes: `seed.analyser = \"{}\"` writes no step skills",
+            seed.skill_mode, seed.analyser
+        ));
+    }
+    if by_steps && seed.verification_replays > 0 {
+        findings.errors.push(
+            "`seed.verification_replays` verifies episode skills: use it with `seed.skill_mode = \"episode\"`".to_owned(),
+        );
+    }
+    let other_task = seed.skill_from == SkillFrom::OtherTask
+        || (seed.gap_zero == GapZero::OtherSkill && config.algorithm.name == Algorithm::Seed);
+    if other_task && config.rollout.tasks_per_iteration < 2 {
+        findings.errors.push(
+            "skills of another task need at least 2 tasks in an iteration; `rollout.tasks_per_iteration` is `1`".to_owned(),
+        );
+    }
+    if seed.analyser == Analyser::Teacher && seed.teacher == Teacher::Policy {
+        findings.warnings.push(
+            "`seed.analyser = \"teacher\"` with `seed.teacher = \"policy\"` is the same as `seed.analyser = \"policy\"`"
+                .to_owned(),
+        );
+    }
+}
+
+/// What SEED's gated distillation needs.
+fn check_seed(config: &TrainConfig, findings: &mut Findings) {
+    let seed = &config.seed;
     let start = seed.start_after.unwrap_or(0);
-    if seed.stop_after.is_some_and(|stop| start >= stop) || start >= config.algorithm.iterations {
+    let iterations = config.algorithm.iterations;
+    if seed.stop_after.is_some_and(|stop| start >= stop) || (iterations > 0 && start >= iterations) {
         findings.warnings.push(format!(
             "`seed.start_after = {start}` is not before `seed.stop_after` or the last iteration: there would be no \
              distillation at all"
@@ -186,12 +236,6 @@ fn check_seed(config: &TrainConfig, findings: &mut Findings) {
     if seed.coefficient == 0.0 {
         findings.warnings.push(
             "`seed.coefficient = 0` trains exactly as GRPO does while paying for the analysis".to_owned(),
-        );
-    }
-    if seed.analyser == Analyser::Teacher && seed.teacher == Teacher::Policy {
-        findings.warnings.push(
-            "`seed.analyser = \"teacher\"` with `seed.teacher = \"policy\"` is the same as `seed.analyser = \"policy\"`"
-                .to_owned(),
         );
     }
 }
@@ -244,21 +288,53 @@ fn warn_of_keys_without_effect(config: &TrainConfig, origins: &Origins, findings
         config.optimiser.schedule != LearningRateSchedule::Constant,
         "a falling `optimiser.schedule`",
     );
+    let has_teacher = config.algorithm.name.has_teacher();
+    for key in [
+        "seed.skill_from",
+        "seed.wrong_skill_share",
+        "seed.skill_mode",
+        "seed.verification_replays",
+    ] {
+        unread(key, has_teacher, "an algorithm with a teacher");
+    }
+    if has_teacher {
+        unread(
+            "seed.ema_decay",
+            seed.teacher == Teacher::Ema,
+            "`seed.teacher = \"ema\"`",
+        );
+        unread(
+            "seed.teacher_every",
+            seed.teacher == Teacher::Periodic,
+            "`seed.teacher = \"periodic\"`",
+        );
+        unread(
+            "seed.max_step_skills",
+            seed.skill_mode != SkillMode::Episode,
+            "`seed.skill_mode = \"step\"` or `\"episode_step\"`",
+        );
+        let routed = config.algorithm.name == Algorithm::Opid && seed.skill_mode == SkillMode::EpisodeStep;
+        unread(
+            "seed.routing",
+            routed,
+            "`algorithm.name = \"opid\"` and `seed.skill_mode = \"episode_step\"`",
+        );
+        unread(
+            "seed.verification_gain",
+            seed.verification_replays > 0,
+            "`seed.verification_replays`",
+        );
+    }
     if is_seed {
         unread(
             "seed.beta",
-            seed.gate != Gate::Delta,
+            !matches!(seed.gate, Gate::Delta | Gate::K3Is),
             "a sigmoid-based `seed.gate`",
         );
         unread(
             "seed.delta_clip",
             seed.gate == Gate::Delta,
             "`seed.gate = \"delta\"`",
-        );
-        unread(
-            "seed.ema_decay",
-            seed.teacher == Teacher::Ema,
-            "`seed.teacher = \"ema\"`",
         );
         let as_loss = seed.placement == Placement::Loss;
         unread("seed.normaliser", as_loss, "`seed.placement = \"loss\"`");

@@ -166,9 +166,11 @@ impl<T: ConfigValue> ConfigValue for Vec<T> {
 macro_rules! choice {
     ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+        )]
         pub enum $name {
-            $($(#[doc = $doc])+ $variant),+
+            $($(#[doc = $doc])+ #[serde(rename = $word)] $variant),+
         }
 
         impl $name {

@@ -4,7 +4,8 @@
 
 use seed_model::{Decoder, TokenSequence};
 use seed_rl::advantages::{Advantages, Row, advantages};
-use seed_rl::{AdvantageOptions, OutcomeLabel, TokenSpan};
+use seed_rl::gigpo::{StepRow, step_advantages};
+use seed_rl::{AdvantageOptions, GigpoOptions, OutcomeLabel, TokenSpan};
 use seed_rollout::{Sequence, Trajectory};
 
 use crate::TrainError;
@@ -34,7 +35,11 @@ pub struct TrainedSequence {
     pub reference: Option<Vec<f32>>,
     /// Log-probs with the skill in the context.
     pub skill: Option<Vec<f32>>,
-    /// Log-probs of the same teacher without the skill.
+    /// Which tokens have a log-prob in `skill`, where only some steps have a skill; empty = all.
+    pub skill_tokens: Vec<bool>,
+    /// Log-probs with the step's own skill in the context, where they stand beside `skill`.
+    pub step_skill: Option<Vec<f32>>,
+    /// Log-probs of the same teacher without the skill, or with another in its place.
     pub placebo: Option<Vec<f32>>,
     /// Action or reasoning.
     pub spans: Vec<TokenSpan>,
@@ -55,6 +60,8 @@ impl TrainedSequence {
             old: &self.old,
             reference: self.reference.as_deref(),
             skill: self.skill.as_deref(),
+            skill_tokens: &self.skill_tokens,
+            step_skill: self.step_skill.as_deref(),
             placebo: self.placebo.as_deref(),
             spans: &self.spans,
             steps: &self.steps,
@@ -70,13 +77,15 @@ impl TrainedSequence {
     }
 }
 
-/// Computes the advantages of all steps and lays out the sequences of an iteration, in trajectory order.
+/// Computes the advantages of all steps and lays out the sequences of an iteration, in trajectory order. With `gigpo`,
+/// step-level advantages are added to the episodes'.
 ///
 /// # Errors
 /// When the advantage options refuse the groups.
 pub fn build(
     trajectories: &[Trajectory],
     options: &AdvantageOptions,
+    gigpo: Option<&GigpoOptions>,
 ) -> Result<(Vec<TrainedSequence>, Advantages), TrainError> {
     let mut rows = Vec::new();
     let mut first_row = Vec::with_capacity(trajectories.len());
@@ -94,7 +103,21 @@ pub fn build(
             });
         }
     }
-    let computed = advantages(&rows, options)?;
+    let mut computed = advantages(&rows, options)?;
+    if let Some(gigpo) = gigpo {
+        let steps: Vec<StepRow<'_>> = trajectories
+            .iter()
+            .flat_map(|trajectory| &trajectory.steps)
+            .map(|step| StepRow {
+                anchor: &step.observation,
+                reward: step.reward,
+            })
+            .collect();
+        let relative = step_advantages(&rows, &steps, options, gigpo);
+        for (value, step) in computed.values.iter_mut().zip(relative) {
+            *value = (f64::from(*value) + gigpo.weight * f64::from(step)) as f32;
+        }
+    }
     let mut sequences = Vec::new();
     for (index, (trajectory, &first)) in trajectories.iter().zip(&first_row).enumerate() {
         let excluded = computed

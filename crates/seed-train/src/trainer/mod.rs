@@ -12,27 +12,30 @@ mod names;
 pub mod options;
 mod rollout_metrics;
 mod self_check;
+mod teacher;
 #[cfg(test)]
 mod tests;
 mod update;
+mod verify;
 
 use std::sync::Arc;
 
-use seed_env::{EnvironmentPool, Panel, Split, TrainingSchedule, World};
+use seed_env::{EnvironmentPool, Panel, Split, TaskId, TrainingSchedule, World};
 use seed_model::{AdamW, Decoder, Engine, Gradients, Schedule};
 use seed_random::RandomKey;
-use seed_rl::{Algorithm, AlgorithmOptions};
-use seed_rollout::{EpisodeRequest, Progress, Sequence, Trajectory, rollout};
+use seed_rl::Algorithm;
+use seed_rollout::{Decoration, EpisodeRequest, Progress, Trajectory, rollout};
 use seed_run::{Metrics, PhaseClock, process_cpu_seconds};
 
 use self::batch::TrainedSequence;
 use self::cost::Cost;
 use crate::TrainError;
 use crate::config::{self, TrainConfig};
-use crate::evaluate::{self, Evaluation, evaluate};
 use crate::events::{Event, Observer, Phase};
 use crate::hindsight::{Analysis, Hindsight};
 use crate::policy::Policy;
+use crate::prompted::{PlayedPanel, PromptedPanels};
+use crate::skills::{TaskSkills, record_sources};
 
 pub use self::self_check::LogProbMismatch;
 pub use self::update::moving_average;
@@ -48,6 +51,8 @@ pub struct Trainer {
     reference: Option<Decoder>,
     /// Whose weights score the skill context when that is not the policy itself.
     pub teacher: Option<Decoder>,
+    /// The initial policy, where it is the analyser.
+    frozen_analyser: Option<Decoder>,
     /// The optimiser with its state.
     pub optimiser: AdamW,
     gradients: Gradients,
@@ -55,6 +60,9 @@ pub struct Trainer {
     schedule: TrainingSchedule,
     algorithm: Box<dyn Algorithm>,
     hindsight: Hindsight,
+    /// The same settings, shared with the prompts that episodes are played with.
+    placer: Arc<Hindsight>,
+    skills: TaskSkills,
     key: RandomKey,
     /// Iterations finished.
     pub iteration: u64,
@@ -89,12 +97,14 @@ impl Trainer {
             .to_vec();
         let schedule = TrainingSchedule::new(tasks, config.rollout.tasks_per_iteration, config.run.seed)?;
         let algorithm = options::algorithm_options(&config).build()?;
-        let separate_teacher = config.algorithm.name == config::Algorithm::Seed
-            && config.seed.teacher != config::Teacher::Policy;
+        let has_teacher = config.algorithm.name.has_teacher();
+        let separate_teacher = has_teacher && config.seed.teacher != config::Teacher::Policy;
+        let frozen_analyser = has_teacher && config.seed.analyser == config::Analyser::Frozen;
         let parameters = policy.decoder.parameters();
         Ok(Self {
             reference: (config.algorithm.kl_coefficient > 0.0).then(|| policy.decoder.clone()),
             teacher: separate_teacher.then(|| policy.decoder.clone()),
+            frozen_analyser: frozen_analyser.then(|| policy.decoder.clone()),
             optimiser: AdamW::new(options::optimiser_options(&config.optimiser), parameters),
             gradients: Gradients::zeros(policy.decoder.config()),
             learning_rate: options::learning_rate(
@@ -107,6 +117,8 @@ impl Trainer {
             schedule,
             algorithm,
             hindsight: Hindsight::from_config(&config)?,
+            placer: Arc::new(Hindsight::new(&config.seed)),
+            skills: TaskSkills::new(&config, world.clone())?,
             key: RandomKey::new(config.run.seed),
             iteration: 0,
             episodes: 0,
@@ -141,8 +153,12 @@ impl Trainer {
             self.roll_out(iteration, &mut metrics, observer)
         })?;
         cost.record("cost/rollout_tokens", self.rows_computed(), &mut metrics);
-        let (mut sequences, advantages) =
-            batch::build(&trajectories, &options::advantage_options(&self.config.advantage))?;
+        let gigpo = options::gigpo_options(&self.config.baseline);
+        let (mut sequences, advantages) = batch::build(
+            &trajectories,
+            &options::advantage_options(&self.config.advantage),
+            (self.config.algorithm.name == config::Algorithm::Gigpo).then_some(&gigpo),
+        )?;
         rollout_metrics::record_advantages(&sequences, &advantages, &mut metrics);
         clock.measure("timing/self_check_seconds", || {
             let _span = tracing::info_span!("self_check").entered();
@@ -150,10 +166,16 @@ impl Trainer {
         })?;
         cost.record("cost/self_check_tokens", self.rows_computed(), &mut metrics);
 
-        let analyses = if self.analyses(iteration) {
+        let mut replayed = 0;
+        let analyses = if self.distils(iteration) {
             clock.measure("timing/analysis_seconds", || {
                 let _span = tracing::info_span!("analysis").entered();
-                self.analyse(iteration, &trajectories, &mut metrics, observer)
+                let mut analyses = self.analyse(iteration, &trajectories, &mut metrics, observer)?;
+                if self.config.seed.verification_replays > 0 {
+                    replayed =
+                        self.verify(iteration, &trajectories, &mut analyses, &mut metrics, observer)?;
+                }
+                Ok::<_, TrainError>(analyses)
             })?
         } else {
             Vec::new()
@@ -202,16 +224,12 @@ impl Trainer {
         })?;
         cost.record("cost/update_tokens", self.rows_computed(), &mut metrics);
         cost.record_per_trained_token(&sequences, &mut metrics);
-        if let AlgorithmOptions::Seed(seed) = options::algorithm_options(&self.config) {
-            metrics.set("seed/coefficient", seed.coefficient.at(iteration));
+        if let Some(coefficient) = options::algorithm_options(&self.config).coefficient() {
+            metrics.set("seed/coefficient", coefficient.at(iteration));
         }
-        if self.config.seed.teacher == config::Teacher::Ema
-            && let Some(teacher) = &mut self.teacher
-        {
-            moving_average(teacher, &self.policy.decoder, self.config.seed.ema_decay);
-        }
+        self.move_teacher(iteration);
         self.iteration = iteration;
-        self.episodes += trajectories.len() as u64;
+        self.episodes += trajectories.len() as u64 + replayed;
         self.sampled_tokens += trajectories
             .iter()
             .map(|trajectory| trajectory.response_tokens() as u64)
@@ -236,6 +254,7 @@ impl Trainer {
             Some(&self.policy.decoder),
             self.reference.as_ref(),
             self.teacher.as_ref(),
+            self.frozen_analyser.as_ref(),
         ]
         .into_iter()
         .flatten()
@@ -248,12 +267,38 @@ impl Trainer {
         &*self.world
     }
 
-    /// Whether the schedule distils in this iteration: without that, analyses would cost time and change nothing.
-    fn analyses(&self, iteration: u64) -> bool {
-        match options::algorithm_options(&self.config) {
-            AlgorithmOptions::Seed(seed) => seed.coefficient.is_active_at(iteration),
-            _ => false,
+    /// Whether the schedule distils in this iteration: without that, skills would cost time and change nothing.
+    fn distils(&self, iteration: u64) -> bool {
+        options::algorithm_options(&self.config)
+            .coefficient()
+            .is_some_and(|coefficient| {
+                let faded = coefficient.value > 0.0 && coefficient.at(iteration) == 0.0;
+                coefficient.is_active_at(iteration) && !faded
+            })
+    }
+
+    /// Brings a teacher that moves to where it is to be after `iteration`.
+    fn move_teacher(&mut self, iteration: u64) {
+        let Some(teacher) = &mut self.teacher else { return };
+        match self.config.seed.teacher {
+            config::Teacher::Ema => {
+                moving_average(teacher, &self.policy.decoder, self.config.seed.ema_decay);
+            }
+            config::Teacher::Periodic if iteration.is_multiple_of(self.config.seed.teacher_every as u64) => {
+                let policy = self.policy.decoder.parameters();
+                teacher.update(|parameters| parameters.flat_mut().copy_from_slice(policy.flat()));
+            }
+            config::Teacher::Periodic | config::Teacher::Policy | config::Teacher::Frozen => {}
         }
+    }
+
+    /// What training prompts of a task are played with: nothing, but for Skill-GRPO.
+    fn decoration(&self, task: &TaskId) -> Result<Option<Decoration>, TrainError> {
+        if self.config.algorithm.name != config::Algorithm::SkillGrpo {
+            return Ok(None);
+        }
+        let skill = self.skills.of_task(self.config.seed.analyser, task)?;
+        Ok(skill.map(|skill| placing(&self.placer, skill)))
     }
 
     /// The policy plays this iteration's groups.
@@ -272,6 +317,7 @@ impl Trainer {
         for (group, task) in self.schedule.tasks(iteration - 1).into_iter().enumerate() {
             let environment_seed = self.schedule.environment_seed(iteration - 1, &task.id);
             let task_key = key.with_text("task", task.id.as_str());
+            let decoration = self.decoration(&task.id)?;
             for sample in 0..samples {
                 requests.push(EpisodeRequest {
                     task: task.clone(),
@@ -279,7 +325,7 @@ impl Trainer {
                     sample,
                     environment_seed,
                     key: task_key.with("sample", u64::from(sample)),
-                    decoration: None,
+                    decoration: decoration.clone(),
                 });
             }
         }
@@ -325,7 +371,7 @@ impl Trainer {
         )
     }
 
-    /// Finished episodes become skills.
+    /// Finished episodes become skills, and each gets the one it is scored with.
     fn analyse(
         &mut self,
         iteration: u64,
@@ -333,32 +379,53 @@ impl Trainer {
         metrics: &mut Metrics,
         observer: &mut dyn Observer,
     ) -> Result<Vec<Analysis>, TrainError> {
-        let decoder = match self.config.seed.analyser {
-            config::Analyser::Teacher => self.teacher.as_ref().unwrap_or(&self.policy.decoder),
-            config::Analyser::Policy | config::Analyser::Endpoint => &self.policy.decoder,
-        };
+        let own = &self.policy.decoder;
+        let analyser = self.config.seed.analyser;
         let key = self
             .key
             .with("iteration", iteration)
             .with_text("purpose", "analysis");
-        let analyses = self.hindsight.analyse(
-            &self.config,
-            decoder,
-            &self.policy,
-            self.world.dialogue(),
-            trajectories,
-            iteration,
-            key,
-            &mut |done, total| {
-                observer.event(&Event::Progress {
+        let mut analyses = match analyser {
+            config::Analyser::Oracle | config::Analyser::Library => {
+                self.skills.analyses(analyser, trajectories)?
+            }
+            config::Analyser::Rules => {
+                let dialogue = self.world.dialogue();
+                self.hindsight
+                    .analyse_by_rules(self.skills.rules()?, dialogue, trajectories, iteration)
+            }
+            config::Analyser::Policy
+            | config::Analyser::Teacher
+            | config::Analyser::Frozen
+            | config::Analyser::Endpoint => {
+                let decoder = match analyser {
+                    config::Analyser::Teacher => self.teacher.as_ref().unwrap_or(own),
+                    config::Analyser::Frozen => self.frozen_analyser.as_ref().unwrap_or(own),
+                    _ => own,
+                };
+                self.hindsight.analyse(
+                    &self.config,
+                    decoder,
+                    &self.policy,
+                    self.world.dialogue(),
+                    trajectories,
                     iteration,
-                    phase: Phase::Analysis,
-                    done,
-                    total,
-                });
-            },
-        )?;
+                    key,
+                    &mut |done, total| {
+                        observer.event(&Event::Progress {
+                            iteration,
+                            phase: Phase::Analysis,
+                            done,
+                            total,
+                        });
+                    },
+                )?
+            }
+        };
         self.hindsight.record(&analyses, metrics);
+        self.skills
+            .assign(&self.config, trajectories, &mut analyses, key)?;
+        record_sources(&analyses, metrics);
         Ok(analyses)
     }
 
@@ -381,123 +448,52 @@ impl Trainer {
             total: passes,
         });
         if let Some(reference) = &self.reference {
-            let plain: Vec<&Sequence> = sequences.iter().map(|trained| &trained.sequence).collect();
-            let scores = batch::score(reference, &plain, temperature)?;
-            for (trained, scores) in sequences.iter_mut().zip(scores) {
-                trained.reference = Some(scores);
-            }
+            teacher::score_reference(reference, sequences, temperature)?;
         }
-        if analyses.iter().all(|analysis| analysis.skill.is_none()) {
+        if !analyses.iter().any(Analysis::has_skill) {
             return Ok(());
         }
-        let teacher = self.teacher.as_ref().unwrap_or(&self.policy.decoder);
-        let cut = options::sequence_options(&self.config, self.policy.decoder.config().max_positions);
-        let mut rewritten = Vec::new();
-        let span = tracing::debug_span!("rewrite_prompts", trajectories = trajectories.len()).entered();
-        for (trajectory, analysis) in trajectories.iter().zip(analyses) {
-            let Some(skill) = &analysis.skill else {
-                rewritten.push(Vec::new());
-                continue;
-            };
-            rewritten.push(
-                trajectory.rewritten_sequences(&self.policy.conversation, &cut, |prompt| {
-                    self.hindsight.place(prompt, skill)
-                }),
-            );
-        }
-        span.exit();
-        // A rewritten sequence belongs to the plain one whose first response is the same step.
-        let mut pairs = Vec::new();
-        for (index, trained) in sequences.iter().enumerate() {
-            let first = trained.sequence.segments.first().map(|segment| segment.step);
-            let matching = rewritten.get(trained.trajectory).and_then(|candidates| {
-                candidates
-                    .iter()
-                    .find(|candidate| candidate.segments.first().map(|segment| segment.step) == first)
-            });
-            if let Some(matching) = matching {
-                pairs.push((index, matching));
-            }
-        }
-        let contexts: Vec<&Sequence> = pairs.iter().map(|(_, sequence)| *sequence).collect();
-        let skill_scores = batch::score(teacher, &contexts, temperature)?;
-        let placebo_scores =
-            if self.config.seed.gap_zero == config::GapZero::Teacher && self.teacher.is_some() {
-                let plain: Vec<&Sequence> = pairs
-                    .iter()
-                    .filter_map(|&(index, _)| sequences.get(index))
-                    .map(|trained| &trained.sequence)
-                    .collect();
-                Some(batch::score(teacher, &plain, temperature)?)
+        let is_seed = self.config.algorithm.name == config::Algorithm::Seed;
+        teacher::Teacher {
+            decoder: self.teacher.as_ref().unwrap_or(&self.policy.decoder),
+            is_policy: self.teacher.is_none(),
+            policy: &self.policy,
+            hindsight: &self.hindsight,
+            cut: options::sequence_options(&self.config, self.policy.decoder.config().max_positions),
+            // The other methods measure the gap from the student.
+            gap_zero: if is_seed {
+                self.config.seed.gap_zero
             } else {
-                None
-            };
-        let (mut longest, mut total) = (0, 0);
-        let mut truncated = 0;
-        let updates: Vec<(usize, bool, usize)> = pairs
-            .iter()
-            .map(|(index, sequence)| {
-                (
-                    *index,
-                    sequence.segments.iter().any(|segment| segment.truncated > 0),
-                    sequence.tokens.len(),
-                )
-            })
-            .collect();
-        for (position, ((index, cut, length), scores)) in updates.into_iter().zip(skill_scores).enumerate() {
-            let Some(trained) = sequences.get_mut(index) else {
-                continue;
-            };
-            longest = longest.max(length);
-            total += length;
-            truncated += usize::from(cut);
-            trained.skill_truncated = cut;
-            trained.placebo = match (&placebo_scores, self.config.seed.gap_zero) {
-                (Some(scores), _) => scores.get(position).cloned(),
-                // The policy is its own teacher: its plain scores are the recorded ones.
-                (None, config::GapZero::Teacher) => Some(trained.old.clone()),
-                (None, config::GapZero::Student) => None,
-            };
-            trained.skill = Some(scores);
+                config::GapZero::Student
+            },
+            routing: if self.config.algorithm.name == config::Algorithm::Opid {
+                self.config.seed.routing
+            } else {
+                config::Routing::StepFirst
+            },
+            temperature,
         }
-        metrics.set(
-            "seed/prompt_tokens_mean",
-            total as f64 / contexts.len().max(1) as f64,
-        );
-        metrics.set("seed/prompt_tokens_maximum", longest as f64);
-        metrics.set("seed/prompts_truncated", truncated as f64);
-        Ok(())
+        .score(trajectories, analyses, sequences, metrics)
     }
 
-    /// Plays the panel of `split` with the current policy and the plain prompt.
+    /// Plays the panel of `split` with the current policy, once for each of `evaluation.prompts`, in their order.
     ///
     /// # Errors
-    /// When generation or the environments fail as a whole.
+    /// When generation or the environments fail as a whole, or a task cannot be loaded.
     pub fn evaluate(
         &mut self,
         split: config::EvaluationSplit,
         observer: &mut dyn Observer,
-    ) -> Result<(Evaluation, Vec<Trajectory>), TrainError> {
-        let section = &self.config.evaluation;
-        let panel = panel(&*self.world, split.into(), section.tasks, section.seed)?;
-        let mut engine = Engine::new(
-            &self.policy.decoder,
-            options::engine_options(&self.config.rollout),
-        );
-        evaluate(
-            &mut engine,
-            &self.policy.conversation,
-            &self.world,
-            &mut self.pool,
-            &evaluate::Panel {
-                tasks: panel.tasks(),
-                samples_per_task: section.samples_per_task,
-                key: RandomKey::new(section.seed).with_text("purpose", "evaluation"),
-                decoration: None,
-            },
-            &options::evaluation_options(&self.config, &self.policy.end_tokens),
-            &mut progress(observer, self.iteration, Phase::Evaluation),
-        )
+    ) -> Result<Vec<PlayedPanel>, TrainError> {
+        PromptedPanels {
+            config: &self.config,
+            policy: &self.policy,
+            world: &self.world,
+            skills: &self.skills,
+            pool: &mut self.pool,
+            iteration: self.iteration,
+        }
+        .play(split.into(), observer)
     }
 }
 
@@ -512,8 +508,14 @@ pub fn panel(world: &dyn World, split: Split, count: Option<usize>, seed: u64) -
     })
 }
 
+/// Puts `skill` into prompts.
+pub(crate) fn placing(placer: &Arc<Hindsight>, skill: String) -> Decoration {
+    let placer = placer.clone();
+    Arc::new(move |prompt: &str| placer.place(prompt, &skill))
+}
+
 /// Turns rollout progress into events.
-fn progress(observer: &mut dyn Observer, iteration: u64, phase: Phase) -> impl FnMut(Progress) {
+pub(crate) fn progress(observer: &mut dyn Observer, iteration: u64, phase: Phase) -> impl FnMut(Progress) {
     move |progress| {
         observer.event(&Event::Progress {
             iteration,

@@ -6,8 +6,8 @@ use seed_env::{ContextKind, ErrorBudget, PoolOptions, Split};
 use seed_model::{AdamWOptions, Decay, EngineOptions, Sampling, Schedule};
 use seed_rl::{
     AdvantageOptions, Aggregation, AlgorithmOptions, CoefficientSchedule, DenominatorScope, GateMode,
-    Normaliser, OutcomeFilter, PenaltyPlacement, Placement, PolicyOptions, SeedOptions, StatisticUnit,
-    TokenSelection,
+    GigpoOptions, Normaliser, OpidOptions, OutcomeFilter, PenaltyPlacement, Placement, PolicyOptions,
+    RlsdOptions, SdarOptions, SeedOptions, SerlOptions, SkillSdOptions, StatisticUnit, TokenSelection,
 };
 use seed_rollout::{RolloutOptions, SequenceOptions, TokenBudget, Truncation};
 
@@ -80,58 +80,124 @@ pub fn policy_options(config: &config::TrainConfig) -> PolicyOptions {
 
 /// What the algorithm adds to it.
 pub fn algorithm_options(config: &config::TrainConfig) -> AlgorithmOptions {
-    let section = &config.seed;
+    let baseline = &config.baseline;
+    let truncation_guard = config.seed.mask_truncated_prompts;
+    let constant = |published| {
+        within_start_and_stop(
+            config,
+            CoefficientSchedule::constant(baseline.coefficient.unwrap_or(published)),
+        )
+    };
+    let falling = |published: f64, iterations: usize| {
+        let updates = baseline.decay_iterations.unwrap_or(iterations) as u64;
+        CoefficientSchedule {
+            decay: seed_rl::Decay::Linear { updates },
+            ..constant(published)
+        }
+    };
+    let sdar = || SdarOptions {
+        coefficient: constant(0.01),
+        gate_slope: baseline.beta,
+        truncation_guard,
+    };
     match config.algorithm.name {
-        config::Algorithm::Grpo => AlgorithmOptions::Grpo,
-        config::Algorithm::Seed => AlgorithmOptions::Seed(SeedOptions {
-            coefficient: CoefficientSchedule {
-                value: section.coefficient,
-                warm_up_updates: section.warmup_iterations as u64,
-                decay: match section.schedule {
-                    config::CoefficientSchedule::Constant => seed_rl::Decay::Constant,
-                    config::CoefficientSchedule::Linear => seed_rl::Decay::Linear {
-                        updates: section.stop_after.unwrap_or(config.algorithm.iterations) as u64,
-                    },
-                },
-                start_after: section.start_after.map(|iterations| iterations as u64),
-                stop_after: section.stop_after.map(|iterations| iterations as u64),
-            },
-            placement: match section.placement {
-                config::Placement::Loss => Placement::AsLoss,
-                config::Placement::Advantage => Placement::AsAdvantage,
-            },
-            gate: match section.gate {
-                config::Gate::Sigmoid => GateMode::Sigmoid,
-                config::Gate::Centered => GateMode::Centered,
-                config::Gate::Delta => GateMode::Delta,
-                config::Gate::PositiveOnly => GateMode::PositiveOnly,
-            },
-            gate_slope: section.beta,
-            gate_epsilon: section.gate_epsilon,
-            delta_clip: section.delta_clip,
-            outcome_filter: match section.outcome_filter {
-                config::OutcomeFilter::All => OutcomeFilter::All,
-                config::OutcomeFilter::SuccessOnly => OutcomeFilter::SuccessOnly,
-                config::OutcomeFilter::AdvantageAware => OutcomeFilter::AdvAware,
-            },
-            normaliser: match section.normaliser {
-                config::Normaliser::Mask => Normaliser::Mask,
-                config::Normaliser::Response => Normaliser::Response,
-                config::Normaliser::MiniBatch => Normaliser::GlobalMini,
-            },
-            tokens: match section.token_selection {
-                config::TokenSelection::All => TokenSelection::All,
-                config::TokenSelection::Action => TokenSelection::Action,
-                config::TokenSelection::Reasoning => TokenSelection::Reasoning,
-            },
-            truncation_guard: section.mask_truncated_prompts,
-            ratio_limit: section.trust_region.then_some(config.algorithm.clip_high),
-            gap_zero: match section.gap_zero {
-                config::GapZero::Student => seed_rl::seed::GapZero::Student,
-                config::GapZero::Teacher => seed_rl::seed::GapZero::Placebo,
-            },
-            ..SeedOptions::default()
+        config::Algorithm::Grpo | config::Algorithm::SkillGrpo => AlgorithmOptions::Grpo,
+        config::Algorithm::Seed => AlgorithmOptions::Seed(seed_options(config)),
+        config::Algorithm::Sdar => AlgorithmOptions::Sdar(sdar()),
+        config::Algorithm::Opsd => AlgorithmOptions::Opsd(sdar()),
+        config::Algorithm::GrpoOpsd => AlgorithmOptions::GrpoOpsd(sdar()),
+        config::Algorithm::SkillSd => AlgorithmOptions::SkillSd(SkillSdOptions {
+            coefficient: constant(0.001),
+            truncation_guard,
         }),
+        config::Algorithm::Rlsd => AlgorithmOptions::Rlsd(RlsdOptions {
+            coefficient: falling(0.5, 100),
+            clip: baseline.clip,
+            tokens: TokenSelection::All,
+            truncation_guard,
+        }),
+        config::Algorithm::Serl => AlgorithmOptions::Serl(SerlOptions {
+            coefficient: falling(0.5, 50),
+            clip: baseline.clip,
+            truncation_guard,
+        }),
+        config::Algorithm::Opid => AlgorithmOptions::Opid(OpidOptions {
+            coefficient: constant(0.001),
+            truncation_guard,
+        }),
+        config::Algorithm::Gigpo => AlgorithmOptions::Gigpo(gigpo_options(baseline)),
+    }
+}
+
+/// GiGPO's step advantage.
+pub fn gigpo_options(section: &config::BaselineSection) -> GigpoOptions {
+    GigpoOptions {
+        weight: section.coefficient.unwrap_or(1.0),
+        discount: section.discount,
+    }
+}
+
+/// A coefficient that is active between `seed.start_after` and `seed.stop_after`.
+fn within_start_and_stop(
+    config: &config::TrainConfig,
+    mut schedule: CoefficientSchedule,
+) -> CoefficientSchedule {
+    schedule.start_after = config.seed.start_after.map(|iterations| iterations as u64);
+    schedule.stop_after = config.seed.stop_after.map(|iterations| iterations as u64);
+    schedule
+}
+
+fn seed_options(config: &config::TrainConfig) -> SeedOptions {
+    let section = &config.seed;
+    let schedule = CoefficientSchedule {
+        value: section.coefficient,
+        warm_up_updates: section.warmup_iterations as u64,
+        decay: match section.schedule {
+            config::CoefficientSchedule::Constant => seed_rl::Decay::Constant,
+            config::CoefficientSchedule::Linear => seed_rl::Decay::Linear {
+                updates: section.stop_after.unwrap_or(config.algorithm.iterations).max(1) as u64,
+            },
+        },
+        ..CoefficientSchedule::default()
+    };
+    SeedOptions {
+        coefficient: within_start_and_stop(config, schedule),
+        placement: match section.placement {
+            config::Placement::Loss => Placement::AsLoss,
+            config::Placement::Advantage => Placement::AsAdvantage,
+        },
+        gate: match section.gate {
+            config::Gate::Sigmoid => GateMode::Sigmoid,
+            config::Gate::Centered => GateMode::Centered,
+            config::Gate::Delta => GateMode::Delta,
+            config::Gate::PositiveOnly => GateMode::PositiveOnly,
+            config::Gate::K3Is => GateMode::K3Is,
+        },
+        gate_slope: section.beta,
+        gate_epsilon: section.gate_epsilon,
+        delta_clip: section.delta_clip,
+        outcome_filter: match section.outcome_filter {
+            config::OutcomeFilter::All => OutcomeFilter::All,
+            config::OutcomeFilter::SuccessOnly => OutcomeFilter::SuccessOnly,
+            config::OutcomeFilter::AdvantageAware => OutcomeFilter::AdvAware,
+        },
+        normaliser: match section.normaliser {
+            config::Normaliser::Mask => Normaliser::Mask,
+            config::Normaliser::Response => Normaliser::Response,
+            config::Normaliser::MiniBatch => Normaliser::GlobalMini,
+        },
+        tokens: match section.token_selection {
+            config::TokenSelection::All => TokenSelection::All,
+            config::TokenSelection::Action => TokenSelection::Action,
+            config::TokenSelection::Reasoning => TokenSelection::Reasoning,
+        },
+        truncation_guard: section.mask_truncated_prompts,
+        trajectory_gap_margin: section.trajectory_gap_margin,
+        ratio_limit: section.trust_region.then_some(config.algorithm.clip_high),
+        gap_zero: match section.gap_zero {
+            config::GapZero::Student => seed_rl::seed::GapZero::Student,
+            config::GapZero::Teacher | config::GapZero::OtherSkill => seed_rl::seed::GapZero::Placebo,
+        },
     }
 }
 

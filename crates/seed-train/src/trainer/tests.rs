@@ -37,7 +37,7 @@ impl Scored {
     fn of(mut trainer: Trainer) -> Self {
         let trajectories = trainer.roll_out(1, &mut Metrics::new(), &mut Silent).unwrap();
         let advantage = options::advantage_options(&trainer.config.advantage);
-        let (sequences, _) = batch::build(&trajectories, &advantage).unwrap();
+        let (sequences, _) = batch::build(&trajectories, &advantage, None).unwrap();
         Self {
             trainer,
             trajectories,
@@ -48,13 +48,15 @@ impl Scored {
 
     /// Scores with these skills, one per trajectory.
     fn score(&mut self, skill: impl Fn(usize) -> Option<String>) -> Metrics {
-        let analyses: Vec<Analysis> = (0..self.trajectories.len())
-            .map(|index| Analysis {
-                skill: skill(index),
-                status: "parsed".to_owned(),
-                ..Analysis::default()
-            })
-            .collect();
+        self.score_analyses(|index| Analysis {
+            skill: skill(index),
+            ..Analysis::default()
+        })
+    }
+
+    /// Scores with these analyses, one per trajectory.
+    fn score_analyses(&mut self, analysis: impl Fn(usize) -> Analysis) -> Metrics {
+        let analyses: Vec<Analysis> = (0..self.trajectories.len()).map(analysis).collect();
         let mut metrics = Metrics::new();
         let sequences = &mut self.sequences;
         self.trainer
@@ -150,6 +152,110 @@ fn a_skill_that_says_nothing_opens_no_gap() {
         );
         assert_eq!((value("seed/gate_mean"), value("seed/opd_loss")), (0.5, 0.0));
         assert_eq!((value("seed/row_share"), value("seed/token_share")), (1.0, 1.0));
+    }
+}
+
+#[test]
+fn a_step_s_context_is_the_recorded_one_but_for_its_skill() {
+    let model = TinyModel::new();
+    for context in ["world.context=transcript", "world.context=windowed"] {
+        for mode in ["step", "episode_step"] {
+            let mode = format!("seed.skill_mode={mode}");
+            let mut scored = Scored::new(&model, &[context, &mode]);
+            let with = |text: &str, episode: Option<&str>| Analysis {
+                skill: episode.map(str::to_owned),
+                step_skills: (0..3).map(|step| (step, text.to_owned())).collect(),
+                ..Analysis::default()
+            };
+            scored.score_analyses(|_| with("", None));
+            for trained in &scored.sequences {
+                assert_eq!(
+                    bits(trained.skill.as_ref().unwrap()),
+                    bits(&trained.old),
+                    "{context}"
+                );
+                assert!(trained.skill_tokens.iter().all(|&token| token));
+            }
+            // A step's own skill takes the place of the episode's, whatever that is.
+            scored.score_analyses(|_| with("Look behind shelf 2.", None));
+            let alone: Vec<Vec<u32>> = skill_bits(&scored);
+            for trained in &mut scored.sequences {
+                (trained.skill, trained.skill_tokens) = (None, Vec::new());
+            }
+            scored.score_analyses(|_| with("Look behind shelf 2.", Some("Go home.")));
+            assert_eq!(skill_bits(&scored), alone, "{context}");
+            assert_ne!(
+                alone,
+                scored
+                    .sequences
+                    .iter()
+                    .map(|trained| bits(&trained.old))
+                    .collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
+fn skill_bits(scored: &Scored) -> Vec<Vec<u32>> {
+    scored
+        .sequences
+        .iter()
+        .map(|trained| bits(trained.skill.as_ref().unwrap()))
+        .collect()
+}
+
+#[test]
+fn without_routing_a_step_s_score_stands_beside_the_episode_s() {
+    let model = TinyModel::new();
+    let overrides = [
+        "algorithm.name=opid",
+        "seed.skill_mode=episode_step",
+        "seed.routing=additive",
+    ];
+    let mut scored = Scored::new(&model, &overrides);
+    scored.score(|_| Some("Go home.".to_owned()));
+    let episode = skill_bits(&scored);
+    scored.score_analyses(|_| Analysis {
+        skill: Some("Go home.".to_owned()),
+        step_skills: [(0, "Look behind shelf 2.".to_owned())].into(),
+        ..Analysis::default()
+    });
+    assert_eq!(skill_bits(&scored), episode);
+    for (trained, trajectory) in scored.sequences.iter().zip(&scored.trajectories) {
+        let first = trajectory.steps[0].response_ids.len();
+        let step = trained.step_skill.as_ref().unwrap();
+        assert_ne!(bits(&step[..first]), bits(&trained.old[..first]));
+        assert_eq!(bits(&step[first..]), bits(&trained.old[first..]));
+    }
+}
+
+#[test]
+fn measured_from_another_skill_an_equal_one_says_nothing() {
+    let model = TinyModel::new();
+    for context in ["world.context=transcript", "world.context=windowed"] {
+        let mut scored = Scored::new(&model, &[context, "seed.gap_zero=other_skill"]);
+        let analysis = |placebo: &str| Analysis {
+            skill: Some("Look behind shelf 2.".to_owned()),
+            placebo: Some(placebo.to_owned()),
+            ..Analysis::default()
+        };
+        let mut metrics = scored.score_analyses(|_| analysis("Look behind shelf 2."));
+        scored.update(&mut metrics);
+        assert_eq!(metrics.get("seed/gap_deviation"), Some(0.0));
+        assert_eq!(metrics.get("seed/gap_mean"), Some(0.0));
+        // The episode of index 0 has no other task's skill: its gap has no zero, and it is left to GRPO.
+        for trained in &mut scored.sequences {
+            (trained.skill, trained.placebo) = (None, None);
+        }
+        let mut metrics = scored.score_analyses(|index| Analysis {
+            placebo: (index > 0).then(|| "Go home.".to_owned()),
+            ..analysis("")
+        });
+        for trained in &scored.sequences {
+            assert_eq!(trained.skill.is_some(), trained.trajectory > 0);
+        }
+        scored.update(&mut metrics);
+        assert!(metrics.get("seed/gap_deviation").unwrap() > 0.0);
     }
 }
 
@@ -371,4 +477,31 @@ fn teachers_move_as_they_are_said_to() {
         initial.parameters().digest()
     );
     assert!(run("seed.teacher=policy").0.teacher.is_none());
+    // Copied after the second of three iterations.
+    let overrides = ["seed.teacher=periodic", "seed.teacher_every=2"];
+    let config = support::config(&model.path(), &model.path(), &analyst.base_url, &overrides);
+    let mut trainer = Trainer::new(config, Luck::world(), model.policy()).unwrap();
+    let mut digests = Vec::new();
+    for _ in 0..3 {
+        trainer.run_iteration(&mut Silent).unwrap();
+        digests.push((
+            trainer.teacher.as_ref().unwrap().parameters().digest(),
+            trainer.policy.decoder.parameters().digest(),
+        ));
+    }
+    assert_eq!(digests[0].0, initial.parameters().digest());
+    assert_eq!((digests[1].0, digests[2].0), (digests[1].1, digests[1].1));
+    assert_ne!(digests[2].0, digests[2].1);
+}
+
+#[test]
+fn the_frozen_analyser_stays_the_initial_policy() {
+    let model = TinyModel::new();
+    let config = support::config(&model.path(), &model.path(), NOBODY, &["seed.analyser=frozen"]);
+    let mut trainer = Trainer::new(config, Luck::world(), model.policy()).unwrap();
+    trainer.run_iteration(&mut Silent).unwrap();
+    let initial = model.policy().decoder.parameters().digest();
+    let analyser = trainer.frozen_analyser.as_ref().unwrap();
+    assert_eq!(analyser.parameters().digest(), initial);
+    assert_ne!(trainer.policy.decoder.parameters().digest(), initial);
 }

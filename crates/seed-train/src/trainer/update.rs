@@ -8,9 +8,6 @@ use super::batch::TrainedSequence;
 use super::names;
 use crate::TrainError;
 
-/// The algorithm that guides nothing, and so has no coverage to report.
-const GRPO: &str = "grpo";
-
 /// How sequences become optimiser steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UpdateOptions {
@@ -45,7 +42,8 @@ pub(super) fn update(
 ) -> Result<(), TrainError> {
     let views: Vec<_> = sequences.iter().map(TrainedSequence::view).collect();
     let plan = UpdatePlan::new(algorithm, policy, &views, iteration)?;
-    if algorithm.name() != GRPO {
+    // An algorithm that guides nothing has no coverage to report.
+    if algorithm.reads_skills() {
         names::record(&plan.report().named(), metrics);
     }
     let order: Vec<usize> = (0..sequences.len()).collect();

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use seed_env::{
-    Dialogue, Environment, EnvironmentError, HouseholdDialogue, HouseholdStyle, Observation, Split, Task,
-    TaskId, Transition, World,
+    Dialogue, Environment, EnvironmentError, FinishedEpisode, HouseholdDialogue, HouseholdStyle, Observation,
+    RuleAnnotation, SkillLibrary, SkillRules, Split, Task, TaskId, Transition, World,
 };
+use seed_random::RandomKey;
 
 const TASKS: usize = 12;
 
@@ -56,8 +57,57 @@ impl World for Luck {
         &self.dialogue
     }
 
+    fn skill_rules(&self) -> Option<&dyn SkillRules> {
+        Some(&LuckRules)
+    }
+
     fn default_max_steps(&self) -> usize {
         3
+    }
+}
+
+/// Rules whose skills say what they are.
+struct LuckRules;
+
+fn number(task: &TaskId) -> u32 {
+    task.as_str().bytes().map(u32::from).sum()
+}
+
+impl SkillRules for LuckRules {
+    fn oracle_skill(&self, task: &TaskId) -> Result<Option<String>, EnvironmentError> {
+        Ok(Some(format!("Go to desk {} at once.", number(task))))
+    }
+
+    fn wrong_skill(&self, task: &TaskId, key: &RandomKey) -> Result<Option<String>, EnvironmentError> {
+        Ok(Some(format!(
+            "Go to bed {} and {}.",
+            number(task),
+            key.to_u64() % 7
+        )))
+    }
+
+    fn annotate(&self, episode: &FinishedEpisode<'_>) -> Option<RuleAnnotation> {
+        Some(RuleAnnotation {
+            summary: format!("Saw {} things.", episode.observations.len()),
+            skill: format!(
+                "Look for what {} asks, won {}.",
+                episode.task_description, episode.won
+            ),
+            step_skills: [(1, "Now go to shelf 2.".to_owned())].into(),
+        })
+    }
+
+    fn library(&self, tasks: &[Task]) -> Result<Box<dyn SkillLibrary>, EnvironmentError> {
+        Ok(Box::new(LuckLibrary(tasks.len())))
+    }
+}
+
+struct LuckLibrary(usize);
+
+impl SkillLibrary for LuckLibrary {
+    fn skill(&self, task: &TaskId) -> Result<Option<String>, EnvironmentError> {
+        // It knows two kinds of task, and nothing of one of them.
+        Ok((!number(task).is_multiple_of(5)).then(|| format!("Open drawer {}.", self.0)))
     }
 }
 
@@ -67,7 +117,7 @@ struct LuckEnvironment {
 
 impl Environment for LuckEnvironment {
     fn reset(&mut self, task: &TaskId, _: u64) -> Result<Observation, EnvironmentError> {
-        self.number = task.as_str().bytes().map(u32::from).sum();
+        self.number = number(task);
         Ok(Observation::text(format!(
             "You are in the middle of a room. Looking quickly around you, you see a bed 1, a desk 1, and a shelf 2.\n\n\
              Your task is to: {}",

@@ -1,8 +1,9 @@
 //! `seed eval`.
 
 use seed_run::{ExitCode, write_atomic};
-use seed_train::config::TrainConfig;
-use seed_train::evaluate_program::{PanelResult, SkillPrompt, evaluate_panels};
+use seed_train::config::{EvaluationPrompt, TrainConfig};
+use seed_train::evaluate_program::evaluate_panels;
+use seed_train::prompted::PanelResult;
 use seed_train::world::open_world;
 
 use super::{load, set_threads};
@@ -18,18 +19,10 @@ pub(crate) fn run(command: &Eval, output: Output) -> Outcome {
     }
     set_threads(config.run.threads)?;
     let open = open_world(&config.world, &config.search)?;
-    let prompts: &[SkillPrompt] = if command.with_skills {
-        &SkillPrompt::ALL
-    } else {
-        &[SkillPrompt::Plain]
-    };
-    let results = evaluate_panels(
-        &config,
-        &open,
-        prompts,
-        command.trajectories.as_deref(),
-        &mut display,
-    );
+    if command.with_skills {
+        config.evaluation.prompts = EvaluationPrompt::CHOICES.iter().map(|choice| choice.0).collect();
+    }
+    let results = evaluate_panels(&config, &open, command.trajectories.as_deref(), &mut display);
     display.clear();
     let results = results?;
     let json = serde_json::to_string_pretty(&results).map_err(std::io::Error::from)?;
@@ -45,7 +38,7 @@ pub(crate) fn run(command: &Eval, output: Output) -> Outcome {
     }
     let lowest = results
         .iter()
-        .filter(|result| result.prompt == SkillPrompt::Plain)
+        .filter(|result| result.prompt.is_plain())
         .map(|result| result.evaluation.success.value)
         .fold(f64::INFINITY, f64::min);
     match command.min {

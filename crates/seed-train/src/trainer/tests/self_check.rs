@@ -21,7 +21,7 @@ impl Scored {
         let log_prob = &mut self.trajectories[trajectory].steps[step].log_probs[token];
         *log_prob = f32::from_bits(log_prob.to_bits() ^ 1);
         let advantage = options::advantage_options(&self.trainer.config.advantage);
-        (self.sequences, _) = batch::build(&self.trajectories, &advantage).unwrap();
+        (self.sequences, _) = batch::build(&self.trajectories, &advantage, None).unwrap();
     }
 }
 

@@ -24,6 +24,20 @@ pub enum StudyError {
         /// Everything found, in order.
         problems: Vec<String>,
     },
+    /// An arm was asked for that the study does not have.
+    #[error(
+        "the study has no arm `{name}`{}; its arms are {}",
+        near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default(),
+        arms.join(", ")
+    )]
+    NoArm {
+        /// The name that was given.
+        name: String,
+        /// The arm that was probably meant.
+        near: Option<String>,
+        /// All arms.
+        arms: Vec<String>,
+    },
     /// The cells that are there were begun with another plan.
     #[error(
         "{}\nkeep what was begun as it is, or set another `directory`; arms, bases, seeds and panels can be added",

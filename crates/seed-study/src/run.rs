@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use seed_run::{CheckpointStore, RunError, RunLock, StopFlag};
 use seed_train::TrainError;
 use seed_train::compare::SUMMARY;
-use seed_train::config::TrainConfig;
+use seed_train::config::{TrainConfig, nearest};
 use seed_train::events::Observer;
 use seed_train::train::{Start, train};
 use serde::{Serialize, Serializer};
@@ -79,6 +79,8 @@ pub struct Outcome {
     pub total: usize,
     /// What failed in this call, in order, by name.
     pub failed: Vec<(String, TrainError)>,
+    /// Cells that are not complete, of arms that this call was not about.
+    pub left_out: usize,
     /// Cells that other processes work on.
     pub busy: Vec<CellId>,
     /// Whether a stop was asked for; everything is saved.
@@ -93,20 +95,30 @@ enum Work {
     Busy,
 }
 
-/// Runs everything of a plan that is not there yet.
+/// Runs everything of a plan that is not there yet; of the cells only those of `arms`, where some are named.
 ///
 /// # Errors
-/// [`StudyError::Changed`] when the directory was begun with another plan; what ends all cells, such as a full disk.
+/// [`StudyError::NoArm`] when the plan has none of a name; [`StudyError::Changed`] when the directory was begun with
+/// another plan; what ends all cells, such as a full disk.
 pub fn run(
     plan: &Plan,
+    arms: &[String],
     command: &[String],
     stop: &StopFlag,
     observer: &mut dyn StudyObserver,
 ) -> Result<Outcome, StudyError> {
+    if let Some(unknown) = arms.iter().find(|arm| !plan.arms.contains(arm)) {
+        return Err(StudyError::NoArm {
+            name: unknown.clone(),
+            near: nearest(unknown, plan.arms.iter().map(String::as_str)).map(str::to_owned),
+            arms: plan.arms.clone(),
+        });
+    }
     let mut worlds = Worlds::default();
     Manifest::agree(plan, &mut worlds)?;
     let mut runner = Runner {
         plan,
+        arms,
         command,
         stop,
         worlds,
@@ -123,6 +135,8 @@ pub fn run(
         outcome.total += 1;
         if status == Status::Done {
             outcome.done += 1;
+        } else if !is_wanted(arms, &cell.id) {
+            outcome.left_out += 1;
         } else if !is_stopped && !matches!(status, Status::Failed { .. }) {
             outcome.busy.push(cell.id);
         }
@@ -130,8 +144,15 @@ pub fn run(
     Ok(outcome)
 }
 
+/// Whether a call for `arms` is about a cell; without a name it is about all.
+fn is_wanted(arms: &[String], cell: &CellId) -> bool {
+    arms.is_empty() || arms.contains(&cell.arm)
+}
+
 struct Runner<'a> {
     plan: &'a Plan,
+    /// Those whose cells are run; all where none is named.
+    arms: &'a [String],
     command: &'a [String],
     stop: &'a StopFlag,
     worlds: Worlds,
@@ -179,7 +200,8 @@ impl Runner<'_> {
             let mut has_worked = false;
             let mut open = Vec::new();
             for (cell, status) in statuses(self.plan)? {
-                if status != Status::Done && !self.given_up.contains(&cell.id) {
+                let is_open = status != Status::Done && is_wanted(self.arms, &cell.id);
+                if is_open && !self.given_up.contains(&cell.id) {
                     open.push((matches!(status, Status::Failed { .. }), cell));
                 }
             }

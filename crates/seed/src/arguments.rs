@@ -224,6 +224,9 @@ pub(crate) struct Study {
     /// The study in TOML: a configuration, and the arms, bases, seeds and panels.
     #[arg(value_name = "STUDY", required = true)]
     pub file: Option<PathBuf>,
+    /// Run only cells of these arms: `--arms GRPO,SEED`. The report is of all that are there.
+    #[arg(long, value_name = "ARM", value_delimiter = ',')]
+    pub arms: Vec<String>,
     /// Print the matrix with what is done and what is left, and stop.
     #[arg(long)]
     pub dry_run: bool,

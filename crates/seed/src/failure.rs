@@ -92,6 +92,7 @@ impl From<StudyError> for Failure {
             | StudyError::Invalid { .. }
             | StudyError::Changed { .. }
             | StudyError::NoStudy { .. }
+            | StudyError::NoArm { .. }
             | StudyError::Config(_) => ExitCode::Usage,
             StudyError::Record { .. } | StudyError::Picture(_) => ExitCode::Data,
         };

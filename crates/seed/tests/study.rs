@@ -229,6 +229,26 @@ fn a_cell_that_fails_is_noted_and_the_others_go_on() {
 }
 
 #[test]
+fn a_call_for_some_arms_leaves_the_others_open() {
+    let analyst = Analyst::skilled();
+    let toy = Toy::new(&analyst.base_url);
+    toy.write("[3]", ARMS);
+    let some = finish(toy.command().args(["--arms", "SEED"]));
+    assert_eq!(some.code, Some(0), "{}", some.errors);
+    let ending = "cells of other arms that are left: 1\n1 of 2 cells done";
+    assert!(some.errors.contains(ending), "{}", some.errors);
+    assert!(!toy.cell("GRPO", 3).exists());
+
+    let unknown = finish(toy.command().args(["--arms", "SEED,GRP"]));
+    assert_eq!(unknown.code, Some(2), "{}", unknown.errors);
+    let message = "the study has no arm `GRP` (did you mean `GRPO`?); its arms are GRPO, SEED";
+    assert!(unknown.errors.contains(message), "{}", unknown.errors);
+
+    let all = finish(&mut toy.command());
+    assert!(all.errors.contains("2 of 2 cells done"), "{}", all.errors);
+}
+
+#[test]
 fn a_plan_that_was_changed_under_its_cells_is_refused() {
     let analyst = Analyst::skilled();
     let toy = Toy::new(&analyst.base_url);

@@ -85,7 +85,7 @@ pub(crate) fn run(command: &Study, output: Output) -> Outcome {
         display,
         json: output.json,
     };
-    let result = run_study(&plan, &command_line(), &stop, &mut watch);
+    let result = run_study(&plan, &command.arms, &command_line(), &stop, &mut watch);
     watch.display.clear();
     watch.display.label("");
     let outcome = result?;
@@ -98,6 +98,7 @@ pub(crate) fn run(command: &Study, output: Output) -> Outcome {
             "total": outcome.total,
             "failed": failed,
             "busy": busy,
+            "left_out": outcome.left_out,
         });
         output_line(&event.to_string());
     }
@@ -126,6 +127,12 @@ pub(crate) fn run(command: &Study, output: Output) -> Outcome {
         watch.display.line(&format!(
             "other processes work on the {count} cells that are left"
         ));
+    }
+    if outcome.left_out > 0 {
+        let count = outcome.left_out;
+        watch
+            .display
+            .line(&format!("cells of other arms that are left: {count}"));
     }
     watch.display.line(&format!("{standing}: {directory}"));
     Ok(ExitCode::Success)

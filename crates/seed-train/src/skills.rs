@@ -197,6 +197,11 @@ impl TaskSkills {
                     let fits = |other| group(other) == group(index) && won(other);
                     Some((drawn("sibling", index, &fits), SkillSource::Sibling))
                 }
+                SkillFrom::OwnOrSibling if won(index) => None,
+                SkillFrom::OwnOrSibling => {
+                    let fits = |other| group(other) == group(index) && won(other);
+                    drawn("sibling", index, &fits).map(|sibling| (Some(sibling), SkillSource::Sibling))
+                }
                 SkillFrom::OtherTask => {
                     let fits = |other| task(other) != task(index);
                     Some((drawn("other-task", index, &fits), SkillSource::OtherTask))

@@ -330,6 +330,28 @@ fn a_sibling_s_skill_is_a_success_of_the_group() {
     }
     assert!(given > 0, "some group has a success");
     assert_eq!(ran.metric("skill/source/sibling"), Some(f64::from(given)));
+
+    // Or only where the episode has failed, and its own where no other has succeeded.
+    let overrides = ["rollout.samples_per_task=6", "seed.skill_from=own_or_sibling"];
+    let mixed = play(&model, &analyst.base_url, &overrides, 1);
+    let mut lent = 0;
+    for (index, analysis) in mixed.outputs[0].analyses.iter().enumerate() {
+        let of_itself = own[index].skill.as_deref().unwrap();
+        let mut siblings = own
+            .iter()
+            .filter(|other| other.group == analysis.group && other.success);
+        if own[index].success || siblings.clone().next().is_none() {
+            assert_eq!(
+                (analysis.source, analysis.skill.as_deref()),
+                (SkillSource::Own, Some(of_itself))
+            );
+        } else {
+            lent += 1;
+            assert_eq!(analysis.source, SkillSource::Sibling);
+            assert!(siblings.any(|sibling| sibling.skill == analysis.skill));
+        }
+    }
+    assert!(lent > 0 && lent < mixed.outputs[0].analyses.len());
 }
 
 #[test]

@@ -297,6 +297,8 @@ choice! {
         Own = "own",
         /// That of another, successful episode of its group; an episode without such a sibling gets none.
         Sibling = "sibling",
+        /// Its own when it succeeded; that of a successful episode of its group when it failed, and its own where none did.
+        OwnOrSibling = "own_or_sibling",
         /// A drawn one of an episode of another task: the placebo.
         OtherTask = "other_task",
     }

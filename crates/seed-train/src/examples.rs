@@ -208,6 +208,11 @@ impl ExampleRecord {
 }
 
 impl Example {
+    /// Makes every id a target that has an id before it.
+    pub fn score_all(&mut self) {
+        self.scored = (1..self.tokens.len() as u32).collect();
+    }
+
     /// Cuts the example to `limit` ids from the left. Targets keep their ids: those cut off, and the first id left
     /// (which has no context), are no longer targets.
     pub fn truncate_left(&mut self, limit: usize) {
@@ -262,6 +267,17 @@ mod tests {
             let error = read_examples(write(text).path()).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn all_ids_but_the_first_can_be_targets() {
+        let mut example = Example {
+            kind: 0,
+            tokens: vec![7, 8, 9],
+            scored: vec![2],
+        };
+        example.score_all();
+        assert_eq!(example.scored, vec![1, 2]);
     }
 
     #[test]

@@ -105,6 +105,9 @@ impl ExampleSet {
             set.training = training;
             set.validation = validation;
         }
+        if section.train_prompts {
+            set.training.iter_mut().for_each(Example::score_all);
+        }
         if set.training.is_empty() {
             return Err(ExampleError::Empty {
                 paths: section.data.clone(),

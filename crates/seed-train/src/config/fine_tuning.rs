@@ -11,7 +11,7 @@ use super::sections::{CheckpointSection, LoggingSection, ModelSection, RunSectio
 use super::validate;
 
 section! {
-    /// Supervised fine-tuning on prompt and response pairs; only response tokens are trained.
+    /// Supervised fine-tuning on prompt and response pairs.
     SftSection = "sft" {
         /// JSONL files of examples, read in this order; a name ending in .zst is decompressed.
         data: Vec<PathBuf> = Vec::new(), NotEmpty;
@@ -29,6 +29,8 @@ section! {
         batch_tokens: Option<usize> = None, AtLeast(1.0);
         /// Tokens per forward and backward pass; results do not depend on it.
         micro_batch_tokens: usize = 8192, AtLeast(1.0), Runtime;
+        /// Train the tokens of prompts too, as pre-training does; validation stays on responses.
+        train_prompts: bool = false, Any;
         /// Longest example in tokens.
         max_length: usize = 8192, AtLeast(2.0);
         /// What happens to a longer example.

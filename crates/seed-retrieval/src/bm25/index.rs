@@ -230,7 +230,8 @@ impl Bm25Index {
 
     fn inverse_document_frequency(&self, documents: usize) -> f32 {
         let with_term = documents as f64;
-        (1.0 + (self.documents_with_terms as f64 - with_term + 0.5) / (with_term + 0.5)).ln() as f32
+        // The system's logarithm may differ in the last bit from machine to machine.
+        libm::log(1.0 + (self.documents_with_terms as f64 - with_term + 0.5) / (with_term + 0.5)) as f32
     }
 
     /// A document's place in the order of ties; no two have the same.

@@ -140,9 +140,13 @@ fn watch(game: &Game, player: ScriptedPlayer, max_steps: usize) -> ExitCode {
 fn play_by_hand(world: &dyn World, task: &Task) -> Outcome {
     let mut environment = world.environment();
     let opening = environment.reset(&task.id, 0)?;
+    let wish = environment.task_description();
+    if !opening.text.contains(&wish) {
+        output_line(&format!("{wish}\n"));
+    }
     output_line(&format!(
         "{}\n\nWrite a command, `?` for the commands possible now, or end the input to stop.",
-        opening.text
+        shop::readable(&opening.text, &wish)
     ));
     let mut steps = 0;
     let interactive = std::io::stdin().is_terminal();
@@ -161,7 +165,7 @@ fn play_by_hand(world: &dyn World, task: &Task) -> Outcome {
         }
         let transition = environment.step(&line)?;
         steps += 1;
-        output_line(&transition.observation.text);
+        output_line(&shop::readable(&transition.observation.text, &wish));
         if transition.won {
             output_line(&format!("\nYou won in {steps} steps."));
             return Ok(ExitCode::Success);

@@ -2,10 +2,12 @@
 //!
 //! Not for: the words of result blocks ([`crate::information_block`]); they are the environment's.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use seed_env::{Dialogue, Projection, PromptState};
 
+use crate::compact::compact_block;
 use crate::environment::INVALID_ACTION;
 use crate::projection::project_response;
 use crate::{SearchDialect, SearchStyle};
@@ -48,16 +50,17 @@ impl Dialogue for SearchDialogue {
     fn windowed_prompt(&self, state: &PromptState<'_>) -> String {
         let question = question_line(state);
         let steps = state.history.len();
-        let past = recent_steps(state);
-        match self.style {
-            SearchStyle::Compact if past.is_empty() => question,
-            SearchStyle::Compact => format!("{question}\n{}", past.trim_end()),
-            SearchStyle::Full if past.is_empty() => format!("\n{ROLE}\n{question}\n\n{CLOSING}\n"),
-            SearchStyle::Full => format!(
-                "\n{ROLE}\n{question}\n\nSteps taken so far: {steps}. The latest of them, each query in <search> tags \
-                 with what the search engine found for it in <information> tags:\n{past}\n\n{CLOSING}\n"
-            ),
+        if self.style == SearchStyle::Compact {
+            return format!("{question}{}", recent_steps_in_short(state));
         }
+        let past = recent_steps(state);
+        if past.is_empty() {
+            return format!("\n{ROLE}\n{question}\n\n{CLOSING}\n");
+        }
+        format!(
+            "\n{ROLE}\n{question}\n\nSteps taken so far: {steps}. The latest of them, each query in <search> tags \
+             with what the search engine found for it in <information> tags:\n{past}\n\n{CLOSING}\n"
+        )
     }
 
     fn transcript_opening(&self, state: &PromptState<'_>) -> String {
@@ -76,7 +79,14 @@ impl Dialogue for SearchDialogue {
             // A message has to say something; the windowed prompt of this dialect shows an empty result.
             INVALID_ACTION.to_owned()
         } else {
-            state.observation.to_owned()
+            self.condense(state.observation).into_owned()
+        }
+    }
+
+    fn condense<'a>(&self, observation: &'a str) -> Cow<'a, str> {
+        match self.style {
+            SearchStyle::Full => Cow::Borrowed(observation),
+            SearchStyle::Compact => compact_block(observation),
         }
     }
 
@@ -89,20 +99,38 @@ fn question_line(state: &PromptState<'_>) -> String {
     format!("{QUESTION_ANCHOR}{}", state.task_description.trim())
 }
 
-/// The last `history_length` steps: `Step N:ACTION RESULT` and a line break each, joined by line breaks. What a
-/// step found is the observation before the next one.
-fn recent_steps(state: &PromptState<'_>) -> String {
-    let (first, shown) = state.window();
-    let mut text = String::new();
-    for (index, exchange) in shown.iter().enumerate() {
+/// The window's steps with what each found, which is the observation before the next one.
+fn steps_with_results<'a>(state: &PromptState<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let (_, shown) = state.window();
+    let last = state.observation;
+    shown.iter().enumerate().map(move |(index, exchange)| {
         let found = shown
             .get(index + 1)
-            .map_or(state.observation, |next| &next.observation);
+            .map_or(last, |next| next.observation.as_str());
+        (exchange.action.as_str(), found)
+    })
+}
+
+/// The window: `Step N:ACTION RESULT` and a line break each, joined by line breaks.
+fn recent_steps(state: &PromptState<'_>) -> String {
+    let (first, _) = state.window();
+    let mut text = String::new();
+    for (index, (action, found)) in steps_with_results(state).enumerate() {
         if index > 0 {
             text.push('\n');
         }
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "Step {}:{} {found}", first + index, exchange.action);
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "Step {}:{action} {found}", first + index);
+    }
+    text
+}
+
+/// The window in few words: a line for the action, and the passages it found, each with a line break before it.
+fn recent_steps_in_short(state: &PromptState<'_>) -> String {
+    let mut text = String::new();
+    for (action, found) in steps_with_results(state) {
+        let action: Vec<&str> = action.split_whitespace().collect();
+        let _ = write!(text, "\n> {}\n{}", action.join(" "), compact_block(found));
     }
     text
 }

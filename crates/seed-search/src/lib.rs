@@ -9,6 +9,7 @@
 
 mod block;
 mod bm25_retriever;
+mod compact;
 mod dense_retriever;
 mod dialogue;
 mod environment;
@@ -32,7 +33,9 @@ pub use dialogue::{QUESTION_ANCHOR, SearchDialogue};
 pub use environment::SearchEnvironment;
 pub use error::SearchError;
 pub use http::{HttpOptions, HttpRetriever, QueryPayload, RetrievalServer, ServerOptions};
-pub use knowledge::{KnowledgeConfig, KnowledgeWorld, Plan, QuestionKind};
+pub use knowledge::{
+    KnowledgeConfig, KnowledgeWorld, Plan, PlayedQuestion, PlayedTurn, QuestionKind, play_knowledge,
+};
 pub use options::{FailureHandling, SearchDialect, SearchOptions, SearchStyle};
 pub use passages::Passages;
 pub use projection::project_response;

@@ -14,10 +14,12 @@
 
 mod draw;
 mod names;
+mod player;
 mod questions;
 mod texts;
 mod world;
 
 pub use draw::KnowledgeConfig;
+pub use player::{PlayedQuestion, PlayedTurn, play_knowledge};
 pub use questions::{Plan, QuestionKind};
 pub use world::KnowledgeWorld;

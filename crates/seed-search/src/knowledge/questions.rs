@@ -88,6 +88,38 @@ impl QuestionKind {
             _ => 2,
         }
     }
+
+    /// What the question names.
+    pub fn subject(self) -> &'static str {
+        match self {
+            Self::Country => "town",
+            Self::Creator
+            | Self::WorkYear
+            | Self::CreatorBirthplace
+            | Self::CreatorBirthYear
+            | Self::CreatorTeacher => "work",
+            _ => "person",
+        }
+    }
+
+    /// What the passage at a hop tells, counted from 0; from the last hop on what is asked for.
+    pub fn relation(self, hop: usize) -> &'static str {
+        let (first, last) = match self {
+            Self::Birthplace => ("birthplace", "birthplace"),
+            Self::BirthYear => ("birth year", "birth year"),
+            Self::Teacher => ("teacher", "teacher"),
+            Self::Creator => ("creator", "creator"),
+            Self::WorkYear => ("year", "year"),
+            Self::Country => ("country", "country"),
+            Self::CreatorBirthplace => ("creator", "birthplace"),
+            Self::CreatorBirthYear => ("creator", "birth year"),
+            Self::BirthplaceCountry => ("birthplace", "country"),
+            Self::TeacherBirthYear => ("teacher", "birth year"),
+            Self::CreatorTeacher => ("creator", "teacher"),
+            Self::TeacherBirthplace => ("teacher", "birthplace"),
+        };
+        if hop == 0 { first } else { last }
+    }
 }
 
 /// How a question is answered by one who knows the world: what to search for, in order, and what to answer.

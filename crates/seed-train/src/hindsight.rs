@@ -8,7 +8,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use seed_alfworld::expert::PlayedEpisode;
 use seed_env::{Dialogue, FinishedEpisode, SkillRules};
 use seed_hindsight::{
     AnalyserError, AnalysisJob, AnalysisOptions, AnalysisRequest, Annotation, AnnotationError,
@@ -187,31 +186,29 @@ pub fn trajectory_text<'a>(dialogue: &'a dyn Dialogue, trajectory: &'a Trajector
     }
 }
 
-/// A scripted episode as text, the way a policy's own would look.
-pub fn played_episode_text<'a>(dialogue: &'a dyn Dialogue, episode: &'a PlayedEpisode) -> EpisodeText<'a> {
+/// A scripted episode as text, the way a policy's own would look. `steps` are observation, response and action.
+pub(crate) fn scripted_text<'a>(
+    dialogue: &'a dyn Dialogue,
+    task: &str,
+    won: bool,
+    steps: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
+) -> EpisodeText<'a> {
     EpisodeText {
-        task: episode.task.clone(),
-        outcome: if episode.won {
+        task: task.to_owned(),
+        outcome: if won {
             OutcomeLabel::Success
         } else {
             OutcomeLabel::Failure
         },
-        steps: episode
-            .steps
-            .iter()
-            .map(|step| StepText {
-                observation: dialogue.condense(&step.observation),
-                response: Cow::Owned(response(&step.intention, &step.command)),
-                action: Cow::Borrowed(&step.command),
+        steps: steps
+            .map(|(observation, response, action)| StepText {
+                observation: dialogue.condense(observation),
+                response: Cow::Borrowed(response),
+                action: Cow::Borrowed(action),
                 valid: true,
             })
             .collect(),
     }
-}
-
-/// A response in the action format.
-pub fn response(thought: &str, command: &str) -> String {
-    format!("<think>{thought}</think><action>{command}</action>")
 }
 
 impl Hindsight {

@@ -71,6 +71,14 @@ pub enum WorldError {
     /// A game could not be made or read.
     #[error(transparent)]
     Game(#[from] EnvironmentError),
+    /// Demonstrations are asked for in a world without a script.
+    #[error(
+        "nobody plays the world `{world}` by script; use a household, a shop or `knowledge` for demonstrations"
+    )]
+    NoScript {
+        /// The world that is open.
+        world: String,
+    },
     /// A scripted household player or its skills are asked for in another world.
     #[error(
         "the world `{world}` has no household games, which {what} need; use `household-studio`, `household-full` or `alfworld`"

@@ -75,7 +75,7 @@ pub fn play(shop: &Shop, goal: &Goal, shopper: Shopper, key: &RandomKey, max_ste
 }
 
 /// A click on anything that does something, or a search with half of the instruction's words.
-fn anything(shop: &Shop, goal: &Goal, session: &Session, draw: &mut impl Draw) -> String {
+pub(crate) fn anything(shop: &Shop, goal: &Goal, session: &Session, draw: &mut impl Draw) -> String {
     let clickables = session.clickables(shop);
     if session.has_search_bar() || clickables.is_empty() {
         let words: Vec<&str> = goal

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::rule::Rule::{AtLeast, Between, NotEmpty};
 use super::schema::{document, section};
-use super::sections::{RunSection, SeedSection, WorldSection};
+use super::sections::{RunSection, SearchSection, SeedSection, WorldSection};
 use super::validate;
 
 section! {
@@ -14,9 +14,9 @@ section! {
         out: PathBuf = PathBuf::from("demonstrations.jsonl.zst"), NotEmpty;
         /// Examples to record.
         examples: usize = 20_000, AtLeast(1.0);
-        /// Weight of plain play by the noisy expert.
+        /// Weight of plain play by the script.
         act_share: f64 = 0.45, AtLeast(0.0);
-        /// Weight of play with a skill from an earlier attempt at the same task in the prompt, by an expert that uses it.
+        /// Weight of play with a skill from an earlier attempt at the same task in the prompt, by a script that uses it.
         act_with_skill_share: f64 = 0.25, AtLeast(0.0);
         /// Weight of plain play with the skill of an unrelated task in the prompt: a skill must be read, not just be there.
         act_with_other_skill_share: f64 = 0.05, AtLeast(0.0);
@@ -36,6 +36,7 @@ document! {
     DemonstrateConfig = "demonstration configuration", check: validate::check_demonstrations, {
         run: RunSection,
         world: WorldSection,
+        search: SearchSection,
         demonstrations: DemonstrationsSection,
         seed: SeedSection,
     }

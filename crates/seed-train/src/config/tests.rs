@@ -275,6 +275,51 @@ fn shipped_configurations_are_valid_and_without_warnings() {
 }
 
 #[test]
+fn recipes_are_valid_and_without_warnings() {
+    let mut seen = Vec::new();
+    for folder in ["household-tiny", "knowledge-tiny", "shop-tiny"] {
+        for entry in fs_err::read_dir(shipped().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "toml") {
+                continue;
+            }
+            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let warnings = match stem.split('-').next() {
+                Some("demonstrations") => {
+                    Loaded::<DemonstrateConfig>::from_file(&path, &[])
+                        .unwrap()
+                        .warnings
+                }
+                Some("sft") => Loaded::<SftConfig>::from_file(&path, &[]).unwrap().warnings,
+                _ => Loaded::<TrainConfig>::from_file(&path, &[]).unwrap().warnings,
+            };
+            assert_eq!(warnings, Vec::<String>::new(), "{}", path.display());
+            seen.push(format!("{folder}/{stem}"));
+        }
+    }
+    seen.sort();
+    assert_eq!(
+        seen,
+        [
+            "household-tiny/demonstrations-1",
+            "household-tiny/demonstrations-2",
+            "household-tiny/sft-1",
+            "household-tiny/sft-2",
+            "knowledge-tiny/demonstrations-1",
+            "knowledge-tiny/demonstrations-2",
+            "knowledge-tiny/seed",
+            "knowledge-tiny/sft-1",
+            "knowledge-tiny/sft-2",
+            "shop-tiny/demonstrations-1",
+            "shop-tiny/demonstrations-2",
+            "shop-tiny/seed",
+            "shop-tiny/sft-1",
+            "shop-tiny/sft-2"
+        ]
+    );
+}
+
+#[test]
 fn the_papers_settings_are_the_defaults() {
     let path = shipped().join("alfworld-qwen2.5-3b.toml");
     let paper = Loaded::<TrainConfig>::from_file(&path, &[]).unwrap().config;

@@ -7,7 +7,7 @@ use super::choices::{
 use super::demonstrations::DemonstrateConfig;
 use super::fine_tuning::SftConfig;
 use super::schema::{Findings, Origins};
-use super::sections::TrainConfig;
+use super::sections::{SearchSection, TrainConfig, WorldSection};
 
 /// Checks a training configuration.
 pub(crate) fn check_training(config: &TrainConfig, origins: &Origins) -> Findings {
@@ -28,13 +28,14 @@ pub(crate) fn check_training(config: &TrainConfig, origins: &Origins) -> Finding
         ));
     }
     warn_of_keys_without_effect(config, origins, &mut findings);
-    warn_of_search_keys(config, origins, &mut findings);
+    warn_of_search_keys(&config.world, &config.search, origins, &mut findings);
     findings
 }
 
 /// Checks a demonstration recording.
-pub(crate) fn check_demonstrations(config: &DemonstrateConfig, _: &Origins) -> Findings {
+pub(crate) fn check_demonstrations(config: &DemonstrateConfig, origins: &Origins) -> Findings {
     let mut findings = Findings::default();
+    warn_of_search_keys(&config.world, &config.search, origins, &mut findings);
     let section = &config.demonstrations;
     let shares = [
         section.act_share,
@@ -348,8 +349,13 @@ fn warn_of_keys_without_effect(config: &TrainConfig, origins: &Origins, findings
 }
 
 /// Keys of `[search]` that the world or the retriever does not read.
-fn warn_of_search_keys(config: &TrainConfig, origins: &Origins, findings: &mut Findings) {
-    let needs = |key: &str| match (config.world.name, key, config.search.retriever) {
+fn warn_of_search_keys(
+    world: &WorldSection,
+    search: &SearchSection,
+    origins: &Origins,
+    findings: &mut Findings,
+) {
+    let needs = |key: &str| match (world.name, key, search.retriever) {
         (WorldName::SearchQa | WorldName::Knowledge, "dialect" | "top_k", _)
         | (WorldName::SearchQa, "failed_search" | "retriever", _)
         | (WorldName::SearchQa, "passages", SearchRetriever::Bm25 | SearchRetriever::Dense)

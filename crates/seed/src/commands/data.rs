@@ -3,7 +3,7 @@
 use seed_run::ExitCode;
 use seed_train::annotate::{self, Annotator};
 use seed_train::collect;
-use seed_train::config::{DemonstrateConfig, SearchSection, TrainConfig};
+use seed_train::config::{DemonstrateConfig, TrainConfig};
 use seed_train::demonstrate;
 use seed_train::hindsight::Hindsight;
 use seed_train::world::open_world;
@@ -18,10 +18,9 @@ pub(crate) fn demonstrate(command: &arguments::Demonstrate, output: Output) -> O
     let mut display = Display::new(output);
     let config: DemonstrateConfig = load(&command.config, &display)?;
     set_threads(config.run.threads)?;
-    let open = open_world(&config.world, &SearchSection::default())?;
+    let open = open_world(&config.world, &config.search)?;
     let hindsight = Hindsight::new(&config.seed);
-    let games = open.household_games("demonstrations")?;
-    let written = demonstrate::demonstrate(&config, &*open.world, &**games, &hindsight, &mut display);
+    let written = demonstrate::demonstrate(&config, &open, &hindsight, &mut display);
     display.clear();
     let (written, out) = (written?, &config.demonstrations.out);
     result(

@@ -1,0 +1,258 @@
+//! How each kind of world is played by script, as texts: what was seen, what was answered, and what is learned from it.
+//!
+//! The players and the rules that write skills belong to the worlds; here they meet one interface. Not for: prompts, or
+//! the mixture of examples.
+
+use seed_alfworld::expert::skill::{self, Advice, Annotation};
+use seed_alfworld::expert::{NoisyExpert, PlayedEpisode, play};
+use seed_alfworld::{Game, GameSource};
+use seed_env::{ContextKind, Dialogue, Task, TaskId, World};
+use seed_random::RandomKey;
+use seed_search::{KnowledgeWorld, play_knowledge};
+use seed_webshop::{WebshopWorld, read_and_buy};
+
+use crate::TrainError;
+use crate::hindsight::{EpisodeText, scripted_text};
+use crate::world::{OpenWorld, WorldError};
+
+/// A player of one world that errs at a chosen rate.
+pub(super) trait Script: Sync {
+    /// Plays a task with mistakes at a share `noise` of the steps, following `skill` where one is given.
+    fn play(
+        &self,
+        task: &Task,
+        noise: f64,
+        skill: Option<&str>,
+        key: RandomKey,
+    ) -> Result<ScriptedEpisode, TrainError>;
+}
+
+/// One step as a policy would have seen and answered it.
+pub(super) struct ScriptedStep {
+    /// What was seen before the action.
+    pub(super) observation: String,
+    /// What was possible then; empty where no prompt shows it.
+    pub(super) admissible_actions: Vec<String>,
+    /// The whole response.
+    pub(super) response: String,
+    /// The action in it.
+    pub(super) action: String,
+}
+
+/// A finished episode.
+pub(super) struct ScriptedEpisode {
+    /// The task in one sentence.
+    pub(super) task: String,
+    /// All steps in order.
+    pub(super) steps: Vec<ScriptedStep>,
+    won: bool,
+    /// What is learned from it; `None` when the script cannot read the task.
+    lesson: Option<Annotation>,
+}
+
+impl ScriptedEpisode {
+    /// What the script writes about the episode.
+    pub(super) fn lesson(&self) -> Result<Annotation, TrainError> {
+        self.lesson.clone().ok_or_else(|| TrainError::UnreadableTask {
+            task: self.task.clone(),
+        })
+    }
+
+    /// The episode as an analyser is shown it.
+    pub(super) fn text<'a>(&'a self, dialogue: &'a dyn Dialogue) -> EpisodeText<'a> {
+        let steps = self.steps.iter().map(|step| {
+            (
+                step.observation.as_str(),
+                step.response.as_str(),
+                step.action.as_str(),
+            )
+        });
+        scripted_text(dialogue, &self.task, self.won, steps)
+    }
+}
+
+/// The script of a world.
+pub(super) fn script_of(
+    open: &OpenWorld,
+    context: ContextKind,
+    max_steps: usize,
+) -> Result<Box<dyn Script + '_>, WorldError> {
+    if let Some(shop) = &open.shop {
+        return Ok(Box::new(ShopScript {
+            world: shop,
+            max_steps,
+        }));
+    }
+    if let Some(world) = &open.knowledge {
+        return Ok(Box::new(KnowledgeScript { world }));
+    }
+    let games = open.games.as_ref().ok_or_else(|| WorldError::NoScript {
+        world: open.world.name().to_owned(),
+    })?;
+    Ok(Box::new(HouseholdScript {
+        games: &**games,
+        max_steps,
+        shows_commands: context == ContextKind::Windowed,
+    }))
+}
+
+struct HouseholdScript<'a> {
+    games: &'a dyn GameSource,
+    max_steps: usize,
+    /// Whether prompts list what is possible.
+    shows_commands: bool,
+}
+
+impl Script for HouseholdScript<'_> {
+    fn play(
+        &self,
+        task: &Task,
+        noise: f64,
+        skill: Option<&str>,
+        key: RandomKey,
+    ) -> Result<ScriptedEpisode, TrainError> {
+        let game = self.games.game(&task.id).map_err(WorldError::from)?;
+        let mut player = match skill {
+            Some(skill) => NoisyExpert::advised(key, noise, Advice::read(skill)),
+            None => NoisyExpert::new(key, noise),
+        };
+        let played = play(&game, &mut player, self.max_steps);
+        let commands = if self.shows_commands {
+            admissible_commands(&game, &played)
+        } else {
+            vec![Vec::new(); played.steps.len()]
+        };
+        let lesson = skill::annotate(&played);
+        Ok(ScriptedEpisode {
+            steps: played
+                .steps
+                .into_iter()
+                .zip(commands)
+                .map(|(step, admissible_actions)| ScriptedStep {
+                    observation: step.observation,
+                    admissible_actions,
+                    response: tagged_response(&step.intention, &step.command),
+                    action: step.command,
+                })
+                .collect(),
+            task: played.task,
+            won: played.won,
+            lesson,
+        })
+    }
+}
+
+/// The commands possible at each step of a played episode.
+fn admissible_commands(game: &Game, episode: &PlayedEpisode) -> Vec<Vec<String>> {
+    let mut state = game.initial_state();
+    let (mut ids, mut text) = (Vec::new(), String::new());
+    episode
+        .steps
+        .iter()
+        .map(|step| {
+            game.admissible_commands(&state, &mut ids);
+            let list = ids.iter().map(|&id| game.command_text(id).to_owned()).collect();
+            text.clear();
+            game.step(&mut state, &step.command, &mut text);
+            list
+        })
+        .collect()
+}
+
+struct KnowledgeScript<'a> {
+    world: &'a KnowledgeWorld,
+}
+
+impl Script for KnowledgeScript<'_> {
+    // A skill tells how the task's own kind of question is answered, which the player knows: it errs less often.
+    fn play(
+        &self,
+        task: &Task,
+        noise: f64,
+        _skill: Option<&str>,
+        key: RandomKey,
+    ) -> Result<ScriptedEpisode, TrainError> {
+        let played = play_knowledge(self.world, &task.id, noise, &key).map_err(WorldError::from)?;
+        Ok(ScriptedEpisode {
+            task: played.question,
+            won: played.won,
+            lesson: Some(Annotation {
+                episode_summary: played.summary,
+                episode_skill: played.skill,
+            }),
+            steps: played
+                .turns
+                .into_iter()
+                .map(|turn| ScriptedStep {
+                    observation: turn.observation,
+                    // Everything can be searched for: no prompt lists it.
+                    admissible_actions: Vec::new(),
+                    response: format!("<think>{}</think>{}", turn.intention, turn.action),
+                    action: turn.action,
+                })
+                .collect(),
+        })
+    }
+}
+
+struct ShopScript<'a> {
+    world: &'a WebshopWorld,
+    max_steps: usize,
+}
+
+impl Script for ShopScript<'_> {
+    fn play(
+        &self,
+        task: &Task,
+        noise: f64,
+        skill: Option<&str>,
+        key: RandomKey,
+    ) -> Result<ScriptedEpisode, TrainError> {
+        let goal = self.world.goal(&task.id).map_err(WorldError::from)?;
+        let visit = read_and_buy(self.world.shop(), &goal, skill, noise, &key, self.max_steps);
+        let won = visit
+            .purchase
+            .as_ref()
+            .is_some_and(|purchase| purchase.reward.score == 1.0);
+        let actions = visit
+            .steps
+            .into_iter()
+            .map(|step| (tagged_response(&step.intention, &step.action), step.action));
+        Ok(ScriptedEpisode {
+            steps: shown_steps(self.world, &task.id, actions).map_err(WorldError::from)?,
+            task: goal.instruction,
+            won,
+            lesson: Some(Annotation {
+                episode_summary: visit.summary,
+                episode_skill: visit.skill,
+            }),
+        })
+    }
+}
+
+/// What an environment shows before each of the (response, action) pairs.
+fn shown_steps(
+    world: &dyn World,
+    task: &TaskId,
+    actions: impl Iterator<Item = (String, String)>,
+) -> Result<Vec<ScriptedStep>, seed_env::EnvironmentError> {
+    let mut environment = world.environment();
+    let mut observation = environment.reset(task, 0)?.text;
+    let mut steps = Vec::new();
+    for (response, action) in actions {
+        let admissible_actions = environment.admissible_actions();
+        let next = environment.step(&action)?.observation.text;
+        steps.push(ScriptedStep {
+            observation: std::mem::replace(&mut observation, next),
+            admissible_actions,
+            response,
+            action,
+        });
+    }
+    Ok(steps)
+}
+
+/// A response in the format of worlds whose actions stand between action tags.
+fn tagged_response(thought: &str, action: &str) -> String {
+    format!("<think>{thought}</think><action>{action}</action>")
+}

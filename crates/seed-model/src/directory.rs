@@ -443,14 +443,14 @@ fn make_readable(_: &Path) -> Result<(), ModelError> {
     Ok(())
 }
 
-fn in_file(path: PathBuf, error: ModelError) -> ModelError {
+pub(crate) fn in_file(path: PathBuf, error: ModelError) -> ModelError {
     ModelError::InFile {
         path,
         source: Box::new(error),
     }
 }
 
-fn broken(path: &Path, problem: String) -> ModelError {
+pub(crate) fn broken(path: &Path, problem: String) -> ModelError {
     ModelError::FileBroken {
         path: path.to_owned(),
         problem,

@@ -61,7 +61,7 @@ pub enum ModelError {
     },
     /// A tensor that the configuration calls for is in no weight file.
     #[error(
-        "`{path}` lacks tensor `{name}` (and {others} more) which config.json calls for: the files do not belong together"
+        "`{path}` lacks tensor `{name}` (and {others} more) which the configuration calls for: the files do not belong together"
     )]
     TensorMissing {
         /// The weight file or the index.
@@ -73,7 +73,7 @@ pub enum ModelError {
     },
     /// A weight file holds a tensor that the configuration does not know.
     #[error(
-        "`{path}` holds tensor `{name}` which config.json does not call for: the files do not belong together"
+        "`{path}` holds tensor `{name}` which the configuration does not call for: the files do not belong together"
     )]
     TensorUnexpected {
         /// The weight file.
@@ -83,7 +83,7 @@ pub enum ModelError {
     },
     /// A tensor in a weight file has another shape than the configuration calls for.
     #[error(
-        "`{path}`: tensor `{name}` has shape {found:?}, config.json calls for {expected:?}: the files do not belong together"
+        "`{path}`: tensor `{name}` has shape {found:?}, the configuration calls for {expected:?}: the files do not belong together"
     )]
     TensorShape {
         /// The weight file.
@@ -106,6 +106,26 @@ pub enum ModelError {
         name: String,
         /// The element type in the spelling of the file.
         found: String,
+    },
+    /// A tensor of a GGUF file is quantised in a way that is not read.
+    #[error("`{path}`: tensor `{name}` has elements of type `{found}`; use a file with {read}")]
+    TensorQuantisation {
+        /// The GGUF file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// The element type by its name in the format, or its number where it has none.
+        found: String,
+        /// The element types that are read.
+        read: String,
+    },
+    /// A key of a GGUF file is missing, has a value of another type, or asks for something that is not computed here.
+    #[error("key `{key}` {problem}")]
+    GgufKey {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A tensor is in two weight files.
     #[error("tensor `{name}` is in both `{first}` and `{second}`: keep it in the file that the index names")]

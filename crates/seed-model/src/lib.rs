@@ -13,6 +13,7 @@ pub mod decoder;
 pub mod directory;
 pub mod engine;
 pub mod error;
+pub mod gguf;
 pub mod gradients;
 mod layer;
 pub mod optimiser;
@@ -35,6 +36,7 @@ pub use directory::{
 };
 pub use engine::{Engine, EngineOptions, EngineTimes, FinishReason, GenerateRequest, Generation};
 pub use error::ModelError;
+pub use gguf::{gguf_configuration, load_gguf};
 pub use gradients::Gradients;
 pub use optimiser::{AdamW, AdamWOptions, StepOutcome};
 pub use parameters::Parameters;

@@ -94,6 +94,28 @@ pub enum TrainError {
         /// The model.
         path: PathBuf,
     },
+    /// Something is where a model was to be written.
+    #[error("`{}` already exists: choose another name, or replace the model there with `--force`", path.display())]
+    Occupied {
+        /// The place.
+        path: PathBuf,
+    },
+    /// What was to be replaced is no model.
+    #[error("`{}` is no model directory (it holds no config.json) and is not replaced: remove it or choose another name", path.display())]
+    NotAModel {
+        /// The place.
+        path: PathBuf,
+    },
+    /// A weight is beyond the range of half precision.
+    #[error(
+        "tensor `{name}` holds `{value}`, which half precision cannot hold; write the weights as f32 or bf16"
+    )]
+    Unrepresentable {
+        /// The tensor.
+        name: String,
+        /// The value.
+        value: f32,
+    },
     /// A recorded log-prob is not the policy's; the weights are those before the iteration.
     #[error(transparent)]
     SelfCheck(#[from] Box<crate::trainer::LogProbMismatch>),

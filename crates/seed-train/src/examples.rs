@@ -293,4 +293,31 @@ mod tests {
         assert_eq!(example.scored, vec![4, 5]);
         assert_eq!(example.tokens[example.scored[0] as usize], 18);
     }
+
+    /// An assistant turn in the given part of a conversation is context.
+    #[test]
+    fn prompt_history_assistant_is_not_trained() {
+        let policy = crate::policy::Policy::load(Path::new(crate::embedded::HOUSEHOLD_TINY), false).unwrap();
+        let text = concat!(
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"look\"},",
+            "{\"role\":\"assistant\",\"content\":\"go to desk 1\"},",
+            "{\"role\":\"user\",\"content\":\"a pen\"},",
+            "{\"role\":\"assistant\",\"content\":\"take pen 1\"}]}\n"
+        );
+        let mut record = read_examples(write(text).path()).unwrap().remove(0);
+        let encode = |record: &ExampleRecord| {
+            record.encode(&policy.conversation, &policy.tokenizer, policy.end_of_turn(), 0)
+        };
+        let targets = |example: &Example| {
+            let ids: Vec<u32> = example
+                .scored
+                .iter()
+                .map(|&at| example.tokens[at as usize])
+                .collect();
+            policy.tokenizer.decode(&ids, true)
+        };
+        assert_eq!(targets(&encode(&record)), "take pen 1");
+        record.train = Trained::All;
+        assert_eq!(targets(&encode(&record)), "go to desk 1take pen 1");
+    }
 }

@@ -8,6 +8,7 @@
 extern crate self as seed_train;
 
 pub mod annotate;
+pub mod chat;
 pub mod collect;
 pub mod compare;
 pub mod config;
@@ -21,6 +22,7 @@ pub mod events;
 pub mod examples;
 pub mod fine_tune;
 pub mod hindsight;
+pub mod import;
 pub mod picture;
 pub mod policy;
 pub mod prompted;

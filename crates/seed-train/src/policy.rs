@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use seed_model::{
     CHATML_TEMPLATE, CHATML_TOKENS, ChatTemplate, Decoder, DecoderConfig, DirectoryContents, Family,
-    ModelDirectory, ModelError, Parameters, RopeScaling, ShardOptions, Tokenizer, TurnFormat, load_directory,
-    save_directory, train_byte_level_bpe,
+    ModelDirectory, ModelError, Parameters, RopeScaling, ShardOptions, Tokenizer, TurnFormat,
+    gguf_configuration, load_directory, load_gguf, save_directory, train_byte_level_bpe,
 };
 use seed_random::RandomKey;
 use seed_rollout::Conversation;
@@ -32,7 +32,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads a Hugging Face directory; `embedded:household-tiny` is the small policy inside the program.
+    /// Reads a Hugging Face directory or a file whose name ends in `.gguf`; `embedded:household-tiny` is the small policy inside the program.
     ///
     /// # Errors
     /// When a file is missing or broken (the error names it), or the model has no usable chat template.
@@ -42,6 +42,7 @@ impl Policy {
                 let unpacked = embedded.unpack()?;
                 load_directory(unpacked.path())?
             }
+            None if is_gguf(path) => load_gguf(path)?,
             None => load_directory(path)?,
         };
         Self::from_directory(directory, path, thinking)
@@ -174,7 +175,14 @@ pub fn shape(path: &Path) -> Result<ModelShape, TrainError> {
     })
 }
 
+fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "gguf")
+}
+
 fn load_config(path: &Path) -> Result<DecoderConfig, TrainError> {
+    if is_gguf(path) {
+        return Ok(gguf_configuration(path)?);
+    }
     Ok(DecoderConfig::from_json(&fs_err::read_to_string(
         path.join("config.json"),
     )?)?)

@@ -43,6 +43,10 @@ pub(crate) enum Command {
     Demonstrate(Demonstrate),
     /// Fine-tune a policy on prompt and response pairs, also from a random initialisation.
     Sft(Sft),
+    /// Talk with a policy: one message a line, answered as it is generated.
+    Chat(Chat),
+    /// Convert a model in GGUF (llama.cpp's format) to a Hugging Face directory.
+    Import(Import),
     /// Put runs side by side: a table with intervals and a picture of the learning curves.
     Compare(Compare),
     /// Train a matrix of arms, bases and seeds; call it again to go on.
@@ -204,6 +208,54 @@ pub(crate) struct Sft {
     pub resume: bool,
     #[command(flatten)]
     pub profiling: Profiling,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Chat {
+    /// The model: a Hugging Face directory, a `.gguf` file, or `embedded:household-tiny`.
+    pub model: PathBuf,
+    /// Sampling temperature; 0 takes the most probable token.
+    #[arg(long, default_value_t = 0.0)]
+    pub temperature: f32,
+    /// Sample from the most probable tokens that together have this share.
+    #[arg(long, default_value_t = 1.0)]
+    pub top_p: f32,
+    /// Most tokens of one answer.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub max_new_tokens: usize,
+    /// Seed of the drawn tokens.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Sets `enable_thinking` in the chat template.
+    #[arg(long)]
+    pub thinking: bool,
+    /// Worker threads, 0 for one per core.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Import {
+    /// The model in GGUF.
+    pub file: PathBuf,
+    /// Directory to write, which must not exist.
+    pub out: PathBuf,
+    /// How the weights are written.
+    #[arg(long, value_enum, default_value_t = WeightType::F32)]
+    pub weights: WeightType,
+    /// Replace the model directory that is there.
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WeightType {
+    /// Exactly as they are computed with; four bytes each.
+    F32,
+    /// Rounded to 8 bits of precision; two bytes each.
+    Bf16,
+    /// Rounded to 11 bits of precision, in a smaller range; two bytes each.
+    F16,
 }
 
 #[derive(Args, Debug)]

@@ -69,7 +69,10 @@ impl From<TrainError> for Failure {
     fn from(error: TrainError) -> Self {
         let code = match &error {
             TrainError::Stopped { .. } => ExitCode::Stopped,
-            TrainError::Config(_) | TrainError::Mismatch { .. } => ExitCode::Usage,
+            TrainError::Config(_)
+            | TrainError::Mismatch { .. }
+            | TrainError::Occupied { .. }
+            | TrainError::NotAModel { .. } => ExitCode::Usage,
             TrainError::Run(run) => code_of_run(run),
             TrainError::SelfCheck(_) => ExitCode::Internal,
             other if other.is_resource() => ExitCode::Resource,

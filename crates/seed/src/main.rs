@@ -54,6 +54,8 @@ fn main() -> ExitCode {
         }
         Command::Annotate(command) => commands::data::annotate(command, output),
         Command::Demonstrate(command) => commands::data::demonstrate(command, output),
+        Command::Chat(command) => commands::chat::run(command, output),
+        Command::Import(command) => commands::import::run(command, output),
         Command::Compare(command) => commands::compare::run(command, output),
         Command::Study(command) => commands::study::run(command, output),
         Command::Env(command) => commands::env::run(command, output),

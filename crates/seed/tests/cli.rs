@@ -22,6 +22,8 @@ fn every_command_says_what_it_is_for() {
         "annotate",
         "demonstrate",
         "sft",
+        "chat",
+        "import",
         "compare",
         "study",
         "study report",

@@ -276,18 +276,18 @@ fn wrong_tensors_are_named_with_both_shapes() {
         |edit: fn(&mut Value)| refusal(u64::MAX, move |path| edit_json(&path.join("config.json"), edit));
     assert_eq!(
         config(|config| config["intermediate_size"] = json!(49)),
-        "`MODEL/model.safetensors`: tensor `model.layers.0.mlp.gate_proj.weight` has shape [48, 32], config.json calls \
-         for [49, 32]: the files do not belong together"
+        "`MODEL/model.safetensors`: tensor `model.layers.0.mlp.gate_proj.weight` has shape [48, 32], the \
+         configuration calls for [49, 32]: the files do not belong together"
     );
     assert_eq!(
         config(|config| config["num_hidden_layers"] = json!(3)),
-        "`MODEL/model.safetensors` lacks tensor `model.layers.2.input_layernorm.weight` (and 11 more) which \
-         config.json calls for: the files do not belong together"
+        "`MODEL/model.safetensors` lacks tensor `model.layers.2.input_layernorm.weight` (and 11 more) which the \
+         configuration calls for: the files do not belong together"
     );
     assert_eq!(
         config(|config| config["num_hidden_layers"] = json!(1)),
-        "`MODEL/model.safetensors` holds tensor `model.layers.1.input_layernorm.weight` which config.json does not \
-         call for: the files do not belong together"
+        "`MODEL/model.safetensors` holds tensor `model.layers.1.input_layernorm.weight` which the configuration \
+         does not call for: the files do not belong together"
     );
     assert!(
         config(|config| config["tie_word_embeddings"] = json!(false))
@@ -295,7 +295,7 @@ fn wrong_tensors_are_named_with_both_shapes() {
     );
     assert!(
         config(|config| config["vocab_size"] = json!(200))
-            .contains("has shape [270, 32], config.json calls for")
+            .contains("has shape [270, 32], the configuration calls for")
     );
     assert!(config(|config| config["hidden_act"] = json!("relu")).starts_with("`MODEL/config.json`: "));
 }
@@ -315,8 +315,8 @@ fn a_lying_configuration_is_refused_from_the_headers() {
     };
     assert_eq!(
         lie(u64::MAX, wide),
-        "`MODEL/model.safetensors`: tensor `model.embed_tokens.weight` has shape [270, 32], config.json calls for \
-         [16777216, 32768]: the files do not belong together"
+        "`MODEL/model.safetensors`: tensor `model.embed_tokens.weight` has shape [270, 32], the configuration \
+         calls for [16777216, 32768]: the files do not belong together"
     );
     let sharded = lie(20_000, wide);
     assert!(
@@ -325,14 +325,14 @@ fn a_lying_configuration_is_refused_from_the_headers() {
     );
     assert_eq!(
         lie(u64::MAX, |config| config["intermediate_size"] = json!(1 << 24)),
-        "`MODEL/model.safetensors`: tensor `model.layers.0.mlp.gate_proj.weight` has shape [48, 32], config.json calls \
-         for [16777216, 32]: the files do not belong together"
+        "`MODEL/model.safetensors`: tensor `model.layers.0.mlp.gate_proj.weight` has shape [48, 32], the \
+         configuration calls for [16777216, 32]: the files do not belong together"
     );
     // 12 tensors in each of 4,094 layers that are not there.
     assert_eq!(
         lie(20_000, |config| config["num_hidden_layers"] = json!(4096)),
         "`MODEL/model.safetensors.index.json` lacks tensor `model.layers.2.input_layernorm.weight` (and 49127 more) \
-         which config.json calls for: the files do not belong together"
+         which the configuration calls for: the files do not belong together"
     );
     for (key, value, said) in [
         ("hidden_size", json!(1_000_000_000), "is outside `1..=16777216`"),

@@ -9,7 +9,7 @@ use std::process::Command;
 use fs_err as fs;
 use seed_model::{
     CHATML_TEMPLATE, CHATML_TOKENS, ChatTemplate, Decoder, DecoderConfig, Family, Message, ModelDirectory,
-    Parameters, RopeScaling, ShardOptions, save_directory, train_byte_level_bpe,
+    Parameters, RopeScaling, ShardOptions, load_gguf, save_directory, train_byte_level_bpe,
 };
 use seed_random::{Draw, RandomKey};
 use serde_json::json;
@@ -22,7 +22,7 @@ const TEXTS: [&str; 5] = [
     "\n\n",
 ];
 
-fn model(family: Family, rope_scaling: RopeScaling) -> ModelDirectory {
+pub(crate) fn model(family: Family, rope_scaling: RopeScaling) -> ModelDirectory {
     let config = DecoderConfig {
         family,
         vocabulary_size: 300,
@@ -57,20 +57,24 @@ fn model(family: Family, rope_scaling: RopeScaling) -> ModelDirectory {
     ModelDirectory::new(config, parameters, tokenizer, Some(chat)).unwrap()
 }
 
-fn export(model: &ModelDirectory, max_shard_bytes: u64, place: &Path) {
+/// Writes the model, and what it computes of `sequences` and other cases, to `place`.
+fn export(
+    model: &ModelDirectory,
+    sequences: Vec<Vec<u32>>,
+    tolerance: f64,
+    max_shard_bytes: u64,
+    place: &Path,
+) {
     let options = ShardOptions {
         max_shard_bytes,
         ..ShardOptions::default()
     };
     save_directory(place.join("model"), model.contents(), options).unwrap();
     let decoder = Decoder::new(model.config.clone(), model.parameters.clone()).unwrap();
-    let sequences: Vec<_> = [
-        vec![5u32, 17, 255, 3, 99, 280, 1, 42],
-        (0..40).map(|i| i * 7 % 300).collect(),
-    ]
-    .into_iter()
-    .map(|ids| json!({"logits": decoder.logits(&ids).unwrap(), "ids": ids}))
-    .collect();
+    let sequences: Vec<_> = sequences
+        .into_iter()
+        .map(|ids| json!({"logits": decoder.logits(&ids).unwrap(), "ids": ids}))
+        .collect();
     let texts: Vec<_> = TEXTS
         .iter()
         .map(|text| json!({"text": text, "ids": model.tokenizer.encode_text(text)}))
@@ -85,6 +89,7 @@ fn export(model: &ModelDirectory, max_shard_bytes: u64, place: &Path) {
     .collect();
     let cases = json!({
         "sequences": sequences,
+        "tolerance": tolerance,
         "texts": texts,
         "conversations": conversations,
         "end_tokens": model.end_tokens,
@@ -94,13 +99,46 @@ fn export(model: &ModelDirectory, max_shard_bytes: u64, place: &Path) {
     fs::write(place.join("cases.json"), cases.to_string()).unwrap();
 }
 
+/// Lets transformers load and compute what `export` has written to `place`.
+fn check(python: &str, place: &Path) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/check_export.py");
+    let output = Command::new(python)
+        .arg(&script)
+        .arg(place.join("model"))
+        .arg(place.join("cases.json"))
+        .output()
+        .unwrap();
+    let (out, error) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{out}{error}");
+    println!("{out}");
+}
+
+#[test]
+fn transformers_computes_the_same_from_smollm2_imported() {
+    let Some(file) = super::real::smollm2() else {
+        return;
+    };
+    let Ok(python) = env::var("SEED_PYTHON") else {
+        println!("skipped: SEED_PYTHON names no interpreter with torch and transformers");
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let model = load_gguf(file).unwrap();
+    let text = "The capital of France is Paris, which lies on the Seine.";
+    let ids = model.tokenizer.encode_text(text);
+    export(&model, vec![ids], 1e-3, u64::MAX, place.path());
+    check(&python, place.path());
+}
+
 #[test]
 fn transformers_computes_the_same_from_an_exported_directory() {
     let Ok(python) = env::var("SEED_PYTHON") else {
         println!("skipped: SEED_PYTHON names no interpreter with torch and transformers");
         return;
     };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/check_export.py");
     let llama3 = RopeScaling::Llama3 {
         factor: 8.0,
         low_frequency_factor: 1.0,
@@ -123,18 +161,12 @@ fn transformers_computes_the_same_from_an_exported_directory() {
         (Family::Qwen3, yarn, 20_000),
     ] {
         let place = tempfile::tempdir().unwrap();
-        export(&model(family, scaling), max_shard_bytes, place.path());
-        let output = Command::new(&python)
-            .arg(&script)
-            .arg(place.path().join("model"))
-            .arg(place.path().join("cases.json"))
-            .output()
-            .unwrap();
-        let (out, error) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        assert!(output.status.success(), "{family:?}: {out}{error}");
-        println!("{family:?}: {out}");
+        let sequences = vec![
+            vec![5, 17, 255, 3, 99, 280, 1, 42],
+            (0..40).map(|i| i * 7 % 300).collect(),
+        ];
+        let model = model(family, scaling);
+        export(&model, sequences, 1e-4, max_shard_bytes, place.path());
+        check(&python, place.path());
     }
 }

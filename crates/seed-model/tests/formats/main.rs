@@ -2,6 +2,9 @@
 //! linked with all the crate's dependencies.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+#![expect(clippy::print_stdout, reason = "a skipped test says so")]
 
 mod export;
+mod faults;
 mod golden;
+mod real;

@@ -1,11 +1,13 @@
 //! One function per command.
 
+pub(crate) mod chat;
 pub(crate) mod compare;
 pub(crate) mod config;
 pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod env;
 pub(crate) mod eval;
+pub(crate) mod import;
 pub(crate) mod retrieve;
 pub(crate) mod study;
 pub(crate) mod train;

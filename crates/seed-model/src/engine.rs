@@ -18,7 +18,7 @@ use crate::buffers::Workspace;
 use crate::decoder::{Decoder, Slots};
 use crate::error::ModelError;
 use crate::pack::Pack;
-use crate::sampler::{Sampling, sample};
+use crate::sampler::{Alternative, Sampling, alternatives, sample};
 use crate::sequence_state::SequenceState;
 
 /// Parameters up to which a model's weights stay in a processor's caches.
@@ -98,17 +98,35 @@ pub struct Generation {
     /// Log of the probability mass which top-k and top-p kept at each token, 0 without them: the log-prob under the
     /// distribution drawn from is `log_probs[i] - kept_log_masses[i]`.
     pub kept_log_masses: Vec<f32>,
+    /// The most probable tokens at each position, where they were asked for; else empty.
+    pub alternatives: Vec<Vec<Alternative>>,
     /// Why it ended.
     pub finish: FinishReason,
+}
+
+/// What a request in progress has received so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The request's.
+    pub id: u64,
+    /// As [`Generation::token_ids`].
+    pub token_ids: &'a [u32],
+    /// As [`Generation::log_probs`].
+    pub log_probs: &'a [f32],
+    /// As [`Generation::alternatives`].
+    pub alternatives: &'a [Vec<Alternative>],
 }
 
 /// A request in progress.
 struct Active {
     ticket: u64,
     request: GenerateRequest,
+    /// How many of the most probable tokens are listed at each position.
+    listed: usize,
     token_ids: Vec<u32>,
     log_probs: Vec<f32>,
     kept_log_masses: Vec<f32>,
+    alternatives: Vec<Vec<Alternative>>,
     failure: Option<ModelError>,
 }
 
@@ -153,6 +171,11 @@ impl Active {
         self.token_ids.push(sampled.token);
         self.log_probs.push(sampled.log_prob);
         self.kept_log_masses.push(sampled.kept_log_mass);
+        if self.listed > 0 {
+            let temperature = request.sampling.scoring_temperature();
+            self.alternatives
+                .push(alternatives(logits, self.listed, temperature));
+        }
         request.state.tokens.push(sampled.token);
     }
 
@@ -163,6 +186,7 @@ impl Active {
             token_ids: self.token_ids,
             log_probs: self.log_probs,
             kept_log_masses: self.kept_log_masses,
+            alternatives: self.alternatives,
             finish,
         }
     }
@@ -249,10 +273,17 @@ pub struct Engine<'a> {
     active: Vec<Active>,
     /// Finished or failed, with their tickets, but not yet handed out.
     finished: Vec<(u64, Generation)>,
-    failed: VecDeque<(u64, ModelError)>,
+    failed: VecDeque<Failed>,
     next_ticket: u64,
     groups: Vec<Group>,
     times: EngineTimes,
+}
+
+/// A request that was dropped.
+struct Failed {
+    ticket: u64,
+    id: u64,
+    error: ModelError,
 }
 
 fn request_name(id: u64) -> String {
@@ -299,9 +330,44 @@ impl<'a> Engine<'a> {
     /// Where it has no token to condition on, an id outside the vocabulary or a setting out of range, or where its
     /// state was made with other weights.
     pub fn submit(&mut self, request: GenerateRequest) -> Result<(), ModelError> {
-        let active = self.accept(request)?;
+        self.submit_listing(request, 0)
+    }
+
+    /// As [`Engine::submit`], and at each position of the response the `count` most probable tokens are listed.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`].
+    pub fn submit_listing(&mut self, request: GenerateRequest, count: usize) -> Result<(), ModelError> {
+        let active = Active {
+            listed: count,
+            ..self.accept(request)?
+        };
         self.queue.push_back(active);
         Ok(())
+    }
+
+    /// What every request in progress has received so far, in the order of their admission.
+    pub fn progress(&self) -> impl Iterator<Item = Progress<'_>> {
+        self.active.iter().map(|active| Progress {
+            id: active.request.id,
+            token_ids: &active.token_ids,
+            log_probs: &active.log_probs,
+            alternatives: &active.alternatives,
+        })
+    }
+
+    /// Drops all requests of this id, wherever they are, and returns whether there was one. The others go on as if it
+    /// had never been.
+    pub fn cancel(&mut self, id: u64) -> bool {
+        let count = |engine: &Self| {
+            engine.queue.len() + engine.active.len() + engine.finished.len() + engine.failed.len()
+        };
+        let before = count(self);
+        self.queue.retain(|active| active.request.id != id);
+        self.active.retain(|active| active.request.id != id);
+        self.finished.retain(|(_, generation)| generation.id != id);
+        self.failed.retain(|failed| failed.id != id);
+        count(self) < before
     }
 
     /// Admits, reads, and decodes one token for every sequence that has been read; returns the finished, in the order
@@ -319,6 +385,16 @@ impl<'a> Engine<'a> {
             .collect())
     }
 
+    /// As [`Engine::step`] for requests of many owners: the finished, and the ids of all requests that were dropped,
+    /// each with the reason.
+    pub fn step_all(&mut self) -> (Vec<Generation>, Vec<(u64, ModelError)>) {
+        self.work();
+        let failed = self.failed.drain(..).map(|failed| (failed.id, failed.error));
+        let failed = failed.collect();
+        let finished = self.finished.drain(..).map(|(_, generation)| generation);
+        (finished.collect(), failed)
+    }
+
     /// Generates all responses and returns them in the order of the requests. Requests submitted earlier go on
     /// meanwhile and are handed out by the next [`Engine::step`].
     ///
@@ -331,7 +407,7 @@ impl<'a> Engine<'a> {
             self.queue.retain(|active| active.ticket < first);
             self.active.retain(|active| active.ticket < first);
             self.finished.retain(|(ticket, _)| *ticket < first);
-            self.failed.retain(|(ticket, _)| *ticket < first);
+            self.failed.retain(|failed| failed.ticket < first);
         }
         result
     }
@@ -498,6 +574,8 @@ impl<'a> Engine<'a> {
             token_ids: Vec::new(),
             log_probs: Vec::new(),
             kept_log_masses: Vec::new(),
+            alternatives: Vec::new(),
+            listed: 0,
             failure: None,
             request,
         })
@@ -511,22 +589,31 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// One step; what finishes goes to `self.finished`. A failure is the whole of what a step has to tell, so when
+    /// One step, unless an earlier one still has failures to tell. A failure is the whole of what a step has to tell, so when
     /// several fail in one step, the following steps tell the others.
     fn advance(&mut self) -> Result<(), ModelError> {
         if self.failed.is_empty() {
-            self.admit();
-            self.read();
-            for mut active in std::mem::take(&mut self.active) {
-                match active.failure.take() {
-                    Some(error) => self.failed.push_back((active.ticket, error)),
-                    None => self.keep(active),
-                }
-            }
+            self.work();
         }
         match self.failed.pop_front() {
-            Some((_, error)) => Err(error),
+            Some(failed) => Err(failed.error),
             None => Ok(()),
+        }
+    }
+
+    /// One step; what finishes goes to `self.finished`, what fails to `self.failed`.
+    fn work(&mut self) {
+        self.admit();
+        self.read();
+        for mut active in std::mem::take(&mut self.active) {
+            match active.failure.take() {
+                Some(error) => self.failed.push_back(Failed {
+                    ticket: active.ticket,
+                    id: active.request.id,
+                    error,
+                }),
+                None => self.keep(active),
+            }
         }
     }
 

@@ -34,13 +34,13 @@ pub use directory::{
     DirectoryContents, ElementType, ModelDirectory, ShardOptions, load_directory, load_weights,
     save_directory,
 };
-pub use engine::{Engine, EngineOptions, EngineTimes, FinishReason, GenerateRequest, Generation};
+pub use engine::{Engine, EngineOptions, EngineTimes, FinishReason, GenerateRequest, Generation, Progress};
 pub use error::ModelError;
 pub use gguf::{gguf_configuration, load_gguf};
 pub use gradients::Gradients;
 pub use optimiser::{AdamW, AdamWOptions, StepOutcome};
 pub use parameters::Parameters;
-pub use sampler::Sampling;
+pub use sampler::{Alternative, Sampling};
 pub use schedule::{Decay, Schedule};
 pub use sequence::{ScoreGradients, Scores, TokenSequence};
 pub use sequence_state::SequenceState;

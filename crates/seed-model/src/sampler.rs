@@ -79,6 +79,43 @@ pub(crate) struct Sampled {
     pub(crate) kept_log_mass: f32,
 }
 
+/// A token that could have been chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alternative {
+    /// Its id.
+    pub token: u32,
+    /// Its log-prob under the full distribution at [`Sampling::scoring_temperature`].
+    pub log_prob: f32,
+}
+
+/// The `count` most probable tokens, the most probable first.
+pub(crate) fn alternatives(logits: &[f32], count: usize, temperature: f32) -> Vec<Alternative> {
+    let mut tokens: Vec<usize> = (0..logits.len()).collect();
+    let count = count.min(tokens.len());
+    if count == 0 {
+        return Vec::new();
+    }
+    let order = |left: &usize, right: &usize| most_probable_first(logits, *left, *right);
+    tokens.select_nth_unstable_by(count - 1, order);
+    tokens.truncate(count);
+    tokens.sort_unstable_by(order);
+    tokens
+        .into_iter()
+        .map(|token| Alternative {
+            token: token as u32,
+            log_prob: log_prob_of_row(logits, token as u32, temperature).log_prob,
+        })
+        .collect()
+}
+
+/// Decreasing logits, ties by the lower id.
+fn most_probable_first(logits: &[f32], left: usize, right: usize) -> Ordering {
+    logits[right]
+        .partial_cmp(&logits[left])
+        .unwrap_or(Ordering::Equal)
+        .then(left.cmp(&right))
+}
+
 /// Chooses a token by the number `uniform` in `[0, 1)`. All logits must be finite, and there must be at least one.
 pub(crate) fn sample(logits: &[f32], sampling: &Sampling, uniform: f64) -> Sampled {
     let (token, kept) = if sampling.temperature == 0.0 {
@@ -116,12 +153,7 @@ fn draw(logits: &[f32], sampling: &Sampling, uniform: f64) -> (u32, f64) {
     if all && sampling.top_p >= 1.0 {
         return (pick_from_blocks(&weights, &blocks, uniform * total), 1.0);
     }
-    let order = |&left: &usize, &right: &usize| -> Ordering {
-        logits[right]
-            .partial_cmp(&logits[left])
-            .unwrap_or(Ordering::Equal)
-            .then(left.cmp(&right))
-    };
+    let order = |left: &usize, right: &usize| most_probable_first(logits, *left, *right);
     let mut tokens: Vec<usize> = (0..logits.len()).collect();
     if !all {
         tokens.select_nth_unstable_by(sampling.top_k - 1, order);
@@ -276,6 +308,18 @@ mod tests {
         };
         // Of the two that top-k leaves, the first alone has half the mass.
         assert_eq!([0.0, 0.999].map(|u| token(both, u)), [1, 1]);
+    }
+
+    #[test]
+    fn alternatives_are_the_most_probable_with_their_log_probs() {
+        let found = alternatives(&logits(), 3, 1.0);
+        let tokens: Vec<u32> = found.iter().map(|found| found.token).collect();
+        assert_eq!(tokens, [1, 3, 0], "the lower id of a tie comes first");
+        for (found, share) in found.iter().zip([0.4f32, 0.4, 0.1]) {
+            assert!((found.log_prob - share.ln()).abs() < 1e-6, "{found:?}");
+        }
+        assert_eq!(alternatives(&logits(), 9, 1.0).len(), 4);
+        assert_eq!(alternatives(&logits(), 0, 1.0), []);
     }
 
     #[test]

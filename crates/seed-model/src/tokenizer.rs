@@ -7,6 +7,7 @@
 //! Not for: roles and turns, which are [`crate::chat`]'s; and never for turning sampled ids into text and back again:
 //! ids that were sampled stay the ids that are trained.
 
+mod bytes;
 mod train;
 
 use std::collections::BTreeMap;

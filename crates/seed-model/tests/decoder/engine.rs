@@ -313,3 +313,67 @@ fn logits_that_are_not_finite_end_their_request_alone() {
         "{score}"
     );
 }
+
+#[test]
+fn progress_lists_what_was_chosen_and_a_cancelled_request_leaves_no_trace() {
+    let decoder = decoder(Family::Qwen3, true, 6);
+    let alone = |id| {
+        let mut engine = Engine::new(&decoder, options(1, 64));
+        engine
+            .run(vec![plain(&decoder, id, vec![9, 4, id as u32 + 5])])
+            .unwrap()
+            .remove(0)
+    };
+    let mut engine = Engine::new(&decoder, options(2, 2));
+    for id in 0..4 {
+        engine
+            .submit_listing(plain(&decoder, id, vec![9, 4, id as u32 + 5]), 3)
+            .unwrap();
+    }
+    let mut finished = Vec::new();
+    let mut cancelled = false;
+    while !engine.is_idle() {
+        let (ended, failed) = engine.step_all();
+        assert!(failed.is_empty());
+        finished.extend(ended);
+        let seen: Vec<(u64, usize)> = engine
+            .progress()
+            .map(|progress| {
+                let expected = alone(progress.id);
+                let length = progress.token_ids.len();
+                assert_eq!(progress.token_ids, &expected.token_ids[..length]);
+                assert_eq!(bits(progress.log_probs), bits(&expected.log_probs[..length]));
+                assert_eq!(progress.alternatives.len(), length);
+                (progress.id, length)
+            })
+            .collect();
+        // The first in progress, and the last, which still waits.
+        if !cancelled && seen.iter().any(|&(id, length)| id == 0 && length == 2) {
+            assert!(engine.cancel(0) && engine.cancel(3));
+            assert!(!engine.cancel(0));
+            cancelled = true;
+        }
+    }
+    assert!(cancelled);
+    finished.sort_by_key(|generation| generation.id);
+    let ids: Vec<u64> = finished.iter().map(|generation| generation.id).collect();
+    assert_eq!(ids, [1, 2]);
+    for generation in &finished {
+        let expected = alone(generation.id);
+        assert_eq!(generation.token_ids, expected.token_ids);
+        assert_eq!(bits(&generation.log_probs), bits(&expected.log_probs));
+        assert!(expected.alternatives.is_empty());
+        for ((listed, token), log_prob) in generation
+            .alternatives
+            .iter()
+            .zip(&generation.token_ids)
+            .zip(&generation.log_probs)
+        {
+            assert_eq!(listed.len(), 3);
+            assert!(listed.is_sorted_by(|left, right| left.log_prob >= right.log_prob));
+            if let Some(same) = listed.iter().find(|alternative| alternative.token == *token) {
+                assert_eq!(same.log_prob.to_bits(), log_prob.to_bits());
+            }
+        }
+    }
+}

@@ -266,6 +266,7 @@ impl Generator for Scripted<'_> {
                 FinishReason::Length
             },
             kept_log_masses: vec![0.0; log_probs.len()],
+            alternatives: Vec::new(),
             token_ids,
             log_probs,
         });

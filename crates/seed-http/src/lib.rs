@@ -1,12 +1,16 @@
-//! What the program's clients of HTTP servers agree on: whom an address reaches, tokens that stay hidden, and an agent that
-//! follows nobody and waits no longer than it was told.
+//! What the program's HTTP clients and servers agree on: whom an address reaches, tokens that stay hidden, an agent that
+//! follows nobody and waits no longer than it was told, and whom a server lets in.
 //!
-//! Not for: what is asked, which failures are tried again, or servers.
+//! Not for: what is asked and answered, or which failures are tried again.
+
+mod guard;
 
 use std::fmt;
 use std::time::Duration;
 
 use ureq::http::Uri;
+
+pub use guard::{Guard, GuardFault};
 
 /// Whom an address reaches, and who can listen in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,9 @@ use thiserror::Error;
 /// A failure of this crate.
 #[derive(Debug, Error)]
 pub enum SearchError {
+    /// A server that must not listen as asked.
+    #[error(transparent)]
+    Guard(#[from] seed_http::GuardFault),
     /// A parquet file has no column for something that a question needs.
     #[error("`{}` lacks the columns {missing}; it has {found}", path.display())]
     MissingColumns {

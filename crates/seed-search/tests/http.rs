@@ -523,8 +523,8 @@ fn others_can_reach_the_server_only_with_a_token() {
         Ok(_) => panic!("it listens"),
         Err(error) => error.to_string(),
     };
-    insta::assert_snapshot!(refused(&|_| {}), @"`address` is `0.0.0.0:0`; it must be a loopback address such as `127.0.0.1:8000`, unless requests must carry a token");
-    insta::assert_snapshot!(refused(&|options| options.token_variable = Some("SEED_TEST_TOKEN_THAT_IS_NOT_SET".into())), @"`token_variable` is `SEED_TEST_TOKEN_THAT_IS_NOT_SET`; it must be an environment variable that holds a token");
+    insta::assert_snapshot!(refused(&|_| {}), @"`0.0.0.0:0` can be reached from other machines: name an environment variable with a token, or listen on a loopback address such as `127.0.0.1`");
+    insta::assert_snapshot!(refused(&|options| options.token_variable = Some("SEED_TEST_TOKEN_THAT_IS_NOT_SET".into())), @"environment variable `SEED_TEST_TOKEN_THAT_IS_NOT_SET` holds no token: set it to one word of visible ASCII characters");
     // `CARGO_PKG_NAME` is set for every test: a token that is known.
     let token = std::env::var("CARGO_PKG_NAME").unwrap();
     let server = Running::start(|options| options.token_variable = Some("CARGO_PKG_NAME".into()));

@@ -147,7 +147,7 @@ data_failure!(
 impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
         let code = match &error {
-            SearchError::Option { .. } => ExitCode::Usage,
+            SearchError::Option { .. } | SearchError::Guard(_) => ExitCode::Usage,
             SearchError::Listen { .. } => ExitCode::Resource,
             SearchError::File(run) => code_of_run(run),
             _ => ExitCode::Data,

@@ -108,9 +108,9 @@ fn what_cannot_be_served_or_indexed_is_said() {
     error: could not read `[scratch]/passages.jsonl`
       caused by: failed to open file `[scratch]/passages.jsonl`: No such file or directory (os error 2)
     exit code 2
-    error: `address` is `0.0.0.0:0`; it must be a loopback address such as `127.0.0.1:8000`, unless requests must carry a token
+    error: `0.0.0.0:0` can be reached from other machines: name an environment variable with a token, or listen on a loopback address such as `127.0.0.1`
     exit code 2
-    error: `token_variable` is `SEED_TEST_TOKEN_THAT_IS_NOT_SET`; it must be an environment variable that holds a token
+    error: environment variable `SEED_TEST_TOKEN_THAT_IS_NOT_SET` holds no token: set it to one word of visible ASCII characters
     exit code 2
     error: `default_count` is `0`; it must be at least 1
     exit code 3

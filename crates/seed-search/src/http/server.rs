@@ -16,6 +16,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use seed_http::Guard;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -76,8 +77,7 @@ pub struct RetrievalServer {
 struct Shared {
     retriever: Arc<dyn Retriever>,
     options: ServerOptions,
-    /// A digest of the token: comparing digests takes the same time for every wrong token.
-    token: Option<blake3::Hash>,
+    guard: Guard,
     /// Requests that are worked on or wait.
     places: Semaphore,
     /// Requests that are worked on.
@@ -88,7 +88,8 @@ impl RetrievalServer {
     /// Takes the address. Requests are accepted from here on and answered by [`RetrievalServer::run`].
     ///
     /// # Errors
-    /// [`SearchError::Option`] for an address that others can reach without a token, or a variable without one;
+    /// [`SearchError::Guard`] for an address that others can reach without a token, or a variable without one;
+    /// [`SearchError::Option`] for a bound that is zero;
     /// [`SearchError::Listen`] when the address is taken or not this machine's.
     pub fn bind(retriever: Arc<dyn Retriever>, options: ServerOptions) -> Result<Self, SearchError> {
         Self::with_environment(retriever, options, |variable| std::env::var(variable).ok())
@@ -100,20 +101,7 @@ impl RetrievalServer {
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SearchError> {
         let wrong = |option, value: String, rule| SearchError::Option { option, value, rule };
-        let token = match &options.token_variable {
-            Some(variable) => match environment(variable).map(|token| token.trim().to_owned()) {
-                Some(token) if !token.is_empty() => Some(blake3::hash(token.as_bytes())),
-                _ => {
-                    let rule = "an environment variable that holds a token";
-                    return Err(wrong("token_variable", variable.clone(), rule));
-                }
-            },
-            None if options.address.ip().is_loopback() => None,
-            None => {
-                let rule = "a loopback address such as `127.0.0.1:8000`, unless requests must carry a token";
-                return Err(wrong("address", options.address.to_string(), rule));
-            }
-        };
+        let guard = Guard::with_environment(options.address, options.token_variable.as_deref(), environment)?;
         for (option, value) in [
             ("concurrency", options.concurrency),
             ("default_count", options.default_count),
@@ -139,7 +127,7 @@ impl RetrievalServer {
                 workers: Semaphore::new(options.concurrency.min(Semaphore::MAX_PERMITS)),
                 retriever,
                 options,
-                token,
+                guard,
             }),
         })
     }
@@ -195,16 +183,14 @@ async fn answer(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Vec<u8>, (StatusCode, String)> {
-    if let Some(expected) = shared.token {
-        let given = headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        if given.map(|given| blake3::hash(given.trim().as_bytes())) != Some(expected) {
-            return Err((
-                StatusCode::UNAUTHORIZED,
-                "the token is missing or wrong".to_owned(),
-            ));
-        }
+    let authorization = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    if !shared.guard.admits(authorization) {
+        return Err((
+            StatusCode::UNAUTHORIZED,
+            "the token is missing or wrong".to_owned(),
+        ));
     }
     let options = &shared.options;
     let _place = shared.places.try_acquire().map_err(|_| {

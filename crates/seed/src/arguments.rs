@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Train a matrix of arms, bases and seeds; call it again to go on.
     Study(Study),
+    /// Answer over HTTP with a model, in OpenAI's form.
+    Serve(Serve),
     /// Play, measure, check or generate environments.
     #[command(subcommand)]
     Env(Env),
@@ -297,6 +299,42 @@ pub(crate) struct StudyReport {
     /// Folder of the report; unset is `report` in the study's directory.
     #[arg(long)]
     pub out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// Model to serve: a Hugging Face folder, such as the `model` folder of a checkpoint, or `embedded:household-tiny`.
+    pub model: PathBuf,
+    /// Name under which clients ask for it; unset is the folder's name.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:8000")]
+    pub address: SocketAddr,
+    /// Environment variable with the token that requests must carry; needed unless the address is a loopback one.
+    #[arg(long, value_name = "VARIABLE")]
+    pub token_env: Option<String>,
+    /// Sequences generated at a time.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub sequences: usize,
+    /// Sequences that may wait besides; further requests are told to come back later.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub waiting: usize,
+    /// Prompt tokens read between two tokens of the responses.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub prefill_chunk: usize,
+    /// Longest request body in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20)]
+    pub max_body: usize,
+    /// Seconds that requests in progress may go on after a signal to stop.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub drain: u64,
+    /// Seed of the requests that bring none.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Worker threads; 0 is one per core.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
 }
 
 #[derive(Subcommand, Debug)]

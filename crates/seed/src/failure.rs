@@ -5,6 +5,7 @@ use std::fmt;
 
 use seed_run::{ExitCode, RunError};
 use seed_search::SearchError;
+use seed_serve::ServeError;
 use seed_study::StudyError;
 use seed_train::TrainError;
 
@@ -98,6 +99,18 @@ impl From<StudyError> for Failure {
             | StudyError::NoArm { .. }
             | StudyError::Config(_) => ExitCode::Usage,
             StudyError::Record { .. } | StudyError::Picture(_) => ExitCode::Data,
+        };
+        Self::new(error, code)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        let code = match error {
+            ServeError::Guard(_) | ServeError::Option { .. } | ServeError::Listen { .. } => ExitCode::Usage,
+            ServeError::Model(_) => ExitCode::Data,
+            ServeError::Io(_) => ExitCode::Resource,
+            ServeError::Panicked => ExitCode::Internal,
         };
         Self::new(error, code)
     }

@@ -27,6 +27,7 @@ fn every_command_says_what_it_is_for() {
         "compare",
         "study",
         "study report",
+        "serve",
         "env",
         "env play",
         "env bench",

@@ -1,0 +1,91 @@
+//! The model that a server shows.
+
+use std::sync::Arc;
+
+use seed_model::{ChatTemplate, Decoder, DecoderConfig, ModelDirectory, Tokenizer};
+
+use crate::ServeError;
+
+/// A model with the name under which clients ask for it.
+pub struct ServedModel {
+    pub(crate) decoder: Decoder,
+    pub(crate) facts: Arc<Facts>,
+}
+
+/// What answering needs to know besides the weights.
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) chat: Option<ChatTemplate>,
+    pub(crate) end_tokens: Vec<u32>,
+    /// What the tokenizer puts before the text of a plain completion.
+    pub(crate) opening_tokens: Vec<u32>,
+    /// Tokens that prompt and response may have together.
+    pub(crate) context: usize,
+    pub(crate) vocabulary_size: usize,
+    /// Equal for equal weights, configuration and tokenizer.
+    pub(crate) fingerprint: String,
+}
+
+impl ServedModel {
+    /// The model of a directory under a name.
+    ///
+    /// # Errors
+    /// [`ServeError::Option`] for an empty name, [`ServeError::Model`] where the parts do not fit together.
+    pub fn new(name: impl Into<String>, directory: ModelDirectory) -> Result<Self, ServeError> {
+        let name = name.into();
+        if name.is_empty() {
+            return Err(ServeError::Option {
+                option: "name",
+                value: name,
+                rule: "the name under which clients ask for the model",
+            });
+        }
+        let decoder = Decoder::new(directory.config, directory.parameters)?;
+        let facts = Facts {
+            fingerprint: fingerprint(&decoder, &directory.tokenizer)?,
+            opening_tokens: directory.tokenizer.opening_tokens(),
+            context: decoder.config().max_positions,
+            vocabulary_size: decoder.config().vocabulary_size,
+            name,
+            tokenizer: directory.tokenizer,
+            chat: directory.chat,
+            end_tokens: directory.end_tokens,
+        };
+        Ok(Self {
+            decoder,
+            facts: Arc::new(facts),
+        })
+    }
+
+    /// The name under which clients ask for it.
+    pub fn name(&self) -> &str {
+        &self.facts.name
+    }
+
+    /// The architecture.
+    pub fn config(&self) -> &DecoderConfig {
+        self.decoder.config()
+    }
+
+    /// Whether it has a chat template, without which only plain completions are answered.
+    pub fn has_chat(&self) -> bool {
+        self.facts.chat.is_some()
+    }
+
+    /// Memory of the keys and values of one token in bytes.
+    pub fn bytes_per_token(&self) -> usize {
+        let config = self.decoder.config();
+        2 * config.layers * config.key_value_heads * config.head_dim * size_of::<f32>()
+    }
+}
+
+fn fingerprint(decoder: &Decoder, tokenizer: &Tokenizer) -> Result<String, ServeError> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(decoder.config().to_json().as_bytes());
+    hasher.update(tokenizer.to_json()?.as_bytes());
+    for parameter in decoder.parameters().iter() {
+        hasher.update(bytemuck::cast_slice(parameter.values));
+    }
+    Ok(format!("seed-{}", &hasher.finalize().to_hex()[..16]))
+}

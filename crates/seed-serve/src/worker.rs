@@ -1,0 +1,304 @@
+//! The thread that generates: one engine, whose batch requests join and leave between two tokens.
+//!
+//! Not for: HTTP, or the form of answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use seed_model::sampler::Alternative;
+use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Generation, SequenceState};
+use seed_random::RandomKey;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::ServeOptions;
+use crate::model::Facts;
+use crate::request::Asked;
+use crate::text::{Piece, TextStream};
+
+/// A request on its way to the engine.
+pub(crate) struct Job {
+    pub(crate) asked: Arc<Asked>,
+    /// Where its responses go. Once nobody listens, it is given up.
+    pub(crate) events: UnboundedSender<Event>,
+}
+
+/// What happens to a response.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// It grew.
+    Grown {
+        /// Its number in the answer.
+        choice: usize,
+        /// Text that is certain by now; it may be behind the tokens.
+        text: String,
+        tokens: Vec<Token>,
+    },
+    /// It ended; nothing more comes.
+    Ended { choice: usize, cause: EndCause },
+    /// The request failed; nothing more comes.
+    Failed { message: String },
+}
+
+/// A token of a response.
+#[derive(Clone, Debug)]
+pub(crate) struct Token {
+    pub(crate) id: u32,
+    pub(crate) log_prob: f32,
+    pub(crate) alternatives: Vec<Alternative>,
+    /// Characters of the text before it.
+    pub(crate) offset: usize,
+}
+
+/// Why a response ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndCause {
+    /// It has as many tokens as it may have.
+    Length,
+    /// By this token.
+    Token(u32),
+    /// By the stop text at this place in the request's list.
+    Text(usize),
+}
+
+/// A response in the engine.
+struct Choice {
+    asked: Arc<Asked>,
+    events: UnboundedSender<Event>,
+    number: usize,
+    /// Tokens told so far.
+    told: usize,
+    text: TextStream,
+}
+
+impl Choice {
+    /// Tells the tokens that are new; returns the stop text that ended it.
+    fn grow(
+        &mut self,
+        facts: &Facts,
+        ids: &[u32],
+        log_probs: &[f32],
+        alternatives: &[Vec<Alternative>],
+    ) -> Option<usize> {
+        let mut tokens = Vec::new();
+        let mut whole = Piece::default();
+        for (index, (&id, &log_prob)) in ids.iter().zip(log_probs).enumerate().skip(self.told) {
+            tokens.push(Token {
+                id,
+                log_prob,
+                alternatives: alternatives.get(index).cloned().unwrap_or_default(),
+                offset: self.text.characters(),
+            });
+            // The token that ends a response is no part of its text.
+            let hidden = self.asked.stop_tokens.contains(&id)
+                || self.asked.skip_control && facts.tokenizer.is_control(id);
+            if !hidden {
+                let piece = self.text.push(&facts.tokenizer.token_bytes(id));
+                whole.text.push_str(&piece.text);
+                whole.stopped = piece.stopped;
+            }
+            if whole.stopped.is_some() {
+                break;
+            }
+        }
+        self.told += tokens.len();
+        if !tokens.is_empty() {
+            self.tell(whole.text, tokens);
+        }
+        whole.stopped
+    }
+
+    fn tell(&self, text: String, tokens: Vec<Token>) {
+        self.send(Event::Grown {
+            choice: self.number,
+            text,
+            tokens,
+        });
+    }
+
+    fn end(&self, cause: EndCause) {
+        self.send(Event::Ended {
+            choice: self.number,
+            cause,
+        });
+    }
+
+    fn send(&self, event: Event) {
+        // Where nobody listens any more, the next look at the choice gives it up.
+        let _ = self.events.send(event);
+    }
+}
+
+/// The engine with the responses in it.
+pub(crate) struct Worker<'a> {
+    decoder: &'a Decoder,
+    facts: &'a Facts,
+    engine: Engine<'a>,
+    /// Base of the random numbers of requests without a seed.
+    key: RandomKey,
+    /// Requests so far.
+    requests: u64,
+    choices: BTreeMap<u64, Choice>,
+    next_id: u64,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(decoder: &'a Decoder, facts: &'a Facts, options: &ServeOptions) -> Self {
+        Self {
+            decoder,
+            facts,
+            engine: Engine::new(decoder, options.engine),
+            key: RandomKey::new(options.seed),
+            requests: 0,
+            choices: BTreeMap::new(),
+            next_id: 0,
+        }
+    }
+
+    /// Works until nobody can send requests any more and all are done.
+    pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
+        loop {
+            if self.choices.is_empty() {
+                match jobs.recv() {
+                    Ok(job) => self.start(&job),
+                    Err(_) => return,
+                }
+            }
+            while let Ok(job) = jobs.try_recv() {
+                self.start(&job);
+            }
+            self.step();
+        }
+    }
+
+    /// Hands all responses of a request to the engine.
+    fn start(&mut self, job: &Job) {
+        let number = self.requests;
+        self.requests += 1;
+        let asked = &job.asked;
+        let key = match asked.seed {
+            Some(seed) => RandomKey::new(seed),
+            None => self.key.with("request", number),
+        };
+        for (index, prompt) in asked.prompts.iter().enumerate() {
+            if job.events.is_closed() {
+                return;
+            }
+            // What several responses have in common is read once.
+            let shared = if asked.choices > 1 { prompt.len() - 1 } else { 0 };
+            let (read, append) = prompt.split_at(shared);
+            let empty = SequenceState::new(self.decoder);
+            let state = match self.engine.prefill(empty, read) {
+                Ok(state) => state,
+                Err(error) => return self.refuse(job, &error.to_string()),
+            };
+            for choice in 0..asked.choices {
+                let id = self.next_id;
+                self.next_id += 1;
+                let request = GenerateRequest {
+                    id,
+                    state: state.clone(),
+                    append: append.to_vec(),
+                    max_new_tokens: asked.max_new_tokens,
+                    max_length: self.facts.context,
+                    sampling: asked.sampling,
+                    stop: Arc::clone(&asked.stop_tokens),
+                    key: key.with("choice", choice as u64),
+                };
+                let listed = asked.log_probs.unwrap_or(0);
+                if let Err(error) = self.engine.submit_listing(request, listed) {
+                    return self.refuse(job, &error.to_string());
+                }
+                self.choices.insert(
+                    id,
+                    Choice {
+                        asked: Arc::clone(asked),
+                        events: job.events.clone(),
+                        number: index * asked.choices + choice,
+                        told: 0,
+                        text: TextStream::new(Arc::clone(&asked.stop_texts)),
+                    },
+                );
+            }
+        }
+    }
+
+    /// Gives up a whole request.
+    fn refuse(&mut self, job: &Job, message: &str) {
+        let message = message.to_owned();
+        let _ = job.events.send(Event::Failed { message });
+        let of_job = |choice: &Choice| choice.events.same_channel(&job.events);
+        self.give_up(of_job);
+    }
+
+    fn give_up(&mut self, which: impl Fn(&Choice) -> bool) {
+        let engine = &mut self.engine;
+        self.choices.retain(|&id, choice| {
+            let keep = !which(choice);
+            if !keep {
+                engine.cancel(id);
+            }
+            keep
+        });
+    }
+
+    /// One token for every response in progress.
+    fn step(&mut self) {
+        self.give_up(|choice| choice.events.is_closed());
+        let (finished, failed) = self.engine.step_all();
+        let mut stopped = Vec::new();
+        for progress in self.engine.progress() {
+            let Some(choice) = self.choices.get_mut(&progress.id) else {
+                continue;
+            };
+            let ended = choice.grow(
+                self.facts,
+                progress.token_ids,
+                progress.log_probs,
+                progress.alternatives,
+            );
+            if let Some(text) = ended {
+                choice.end(EndCause::Text(text));
+                stopped.push(progress.id);
+            }
+        }
+        for id in stopped {
+            self.engine.cancel(id);
+            self.choices.remove(&id);
+        }
+        for generation in finished {
+            if let Some(choice) = self.choices.remove(&generation.id) {
+                finish(choice, self.facts, &generation);
+            }
+        }
+        for (id, error) in failed {
+            if let Some(choice) = self.choices.remove(&id) {
+                choice.send(Event::Failed {
+                    message: error.to_string(),
+                });
+            }
+        }
+    }
+}
+
+/// Tells the rest of a response that the engine has finished.
+fn finish(mut choice: Choice, facts: &Facts, generation: &Generation) {
+    let mut stopped = choice.grow(
+        facts,
+        &generation.token_ids,
+        &generation.log_probs,
+        &generation.alternatives,
+    );
+    if stopped.is_none() {
+        let rest = choice.text.finish();
+        if !rest.text.is_empty() {
+            choice.tell(rest.text, Vec::new());
+        }
+        stopped = rest.stopped;
+    }
+    choice.end(match (stopped, generation.finish, generation.token_ids.last()) {
+        (Some(text), _, _) => EndCause::Text(text),
+        (None, FinishReason::Stop, Some(&token)) => EndCause::Token(token),
+        _ => EndCause::Length,
+    });
+}

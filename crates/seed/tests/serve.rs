@@ -1,0 +1,91 @@
+//! `seed serve` as a process: where it says it listens, what it answers, and how it ends.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use common::{failure, program, seed};
+use serde_json::{Value, json};
+
+/// The server on the built-in policy, and the line it prints when it listens.
+fn start(arguments: &[&str]) -> (Child, String) {
+    let mut server = program()
+        .args(["serve", "embedded:household-tiny", "--address", "127.0.0.1:0"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    (server, line.trim_end().to_owned())
+}
+
+/// Sends a request and reads the whole answer.
+fn exchange(url: &str, method: &str, path: &str, body: &str) -> String {
+    let host = url.trim_start_matches("http://").trim_end_matches("/v1");
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_served_policy_answers_and_a_signal_ends_it() {
+    let (server, url) = start(&[]);
+    let body = json!({"model": "household-tiny", "prompt": "go to", "max_tokens": 3, "seed": 1});
+    let answer = exchange(&url, "POST", "/v1/completions", &body.to_string());
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    let (_, answer) = answer.split_once("\r\n\r\n").unwrap();
+    let answer: Value = serde_json::from_str(answer).unwrap();
+    assert_eq!(answer["usage"]["completion_tokens"], 3);
+    let status = Command::new("kill")
+        .args(["-TERM", &server.id().to_string()])
+        .status();
+    assert!(status.unwrap().success());
+    let ended = server.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    insta::assert_snapshot!(
+        String::from_utf8(ended.stderr).unwrap().trim_end(),
+        @"household-tiny (llama), context 2048 tokens; 64 sequences at a time hold 640.0 MiB of keys and values at most"
+    );
+}
+
+#[test]
+fn programs_read_where_it_listens() {
+    let (mut server, line) = start(&["--json", "--name", "policy"]);
+    let event: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(event["event"], "listening");
+    assert_eq!(event["model"], "policy");
+    let models = exchange(event["url"].as_str().unwrap(), "GET", "/v1/models", "");
+    assert!(models.contains(r#""id":"policy""#), "{models}");
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn what_keeps_a_server_from_starting() {
+    let open = seed(&["serve", "embedded:household-tiny", "--address", "0.0.0.0:0"]);
+    insta::assert_snapshot!(failure(&open), @r"
+    exit code 2
+    error: `0.0.0.0:0` can be reached from other machines: name an environment variable with a token, or listen on a loopback address such as `127.0.0.1`
+    ");
+    let missing = seed(&["serve", "/no/such/model"]);
+    insta::assert_snapshot!(failure(&missing), @r"
+    exit code 3
+    error: `/no/such/model/config.json` is missing: name the directory of a model in the Hugging Face layout
+    ");
+}

@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Study(Study),
     /// Answer over HTTP with a model, in OpenAI's form.
     Serve(Serve),
+    /// Look at the machine, a model, environment data and an endpoint, and say what is wrong and what to do.
+    Doctor(Doctor),
     /// Play, measure, check or generate environments.
     #[command(subcommand)]
     Env(Env),
@@ -335,6 +337,27 @@ pub(crate) struct Serve {
     /// Worker threads; 0 is one per core.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Configuration whose model, world, endpoint and memory are examined.
+    pub config: Option<PathBuf>,
+    /// Change a key: `--set rollout.temperature=0.7`. May be given more than once.
+    #[arg(long = "set", value_name = "KEY=VALUE", requires = "config")]
+    pub set: Vec<String>,
+    /// Model to examine: a Hugging Face folder, or `embedded:household-tiny`; instead of the configuration's.
+    #[arg(long)]
+    pub model: Option<PathBuf>,
+    /// Endpoint to examine: the part of its address before `/chat/completions`.
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    pub endpoint: Option<String>,
+    /// Model that the endpoint must serve.
+    #[arg(long, value_name = "NAME", requires = "endpoint")]
+    pub endpoint_model: Option<String>,
+    /// Environment variable with the endpoint's key.
+    #[arg(long, value_name = "VARIABLE", requires = "endpoint")]
+    pub key_env: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]

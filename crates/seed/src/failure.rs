@@ -33,6 +33,11 @@ impl Failure {
         Self::new(message.into(), ExitCode::Usage)
     }
 
+    /// The whole chain of causes in one line.
+    pub(crate) fn message(&self) -> String {
+        chain(&*self.error)
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         self.code
     }
@@ -51,19 +56,34 @@ impl fmt::Display for Failure {
             console::style(word).for_stderr().red().bold(),
             self.error
         )?;
-        let mut shown = self.error.to_string();
-        let mut source = self.error.source();
-        while let Some(cause) = source {
-            let text = cause.to_string();
-            // Transparent errors repeat their cause's text.
-            if !shown.contains(&text) {
-                write!(formatter, "\n  caused by: {text}")?;
-                shown = text;
-            }
-            source = cause.source();
+        for cause in causes(&*self.error) {
+            write!(formatter, "\n  caused by: {cause}")?;
         }
         Ok(())
     }
+}
+
+/// The texts of an error's causes, without those that repeat the one above, as transparent errors do.
+fn causes(error: &dyn Error) -> Vec<String> {
+    let mut shown = error.to_string();
+    let mut causes = Vec::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !shown.contains(&text) {
+            causes.push(text.clone());
+            shown = text;
+        }
+        source = cause.source();
+    }
+    causes
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut texts = vec![error.to_string()];
+    texts.extend(causes(error));
+    texts.join(": ")
 }
 
 impl From<TrainError> for Failure {

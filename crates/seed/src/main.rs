@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         Command::Compare(command) => commands::compare::run(command, output),
         Command::Study(command) => commands::study::run(command, output),
         Command::Serve(command) => commands::serve::run(command, output),
+        Command::Doctor(command) => commands::doctor::run(command, output),
         Command::Env(command) => commands::env::run(command, output),
         Command::Retrieve(command) => commands::retrieve::run(command, output),
         Command::Config(command) => commands::config::run(command, output),

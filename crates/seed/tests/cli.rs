@@ -28,6 +28,7 @@ fn every_command_says_what_it_is_for() {
         "study",
         "study report",
         "serve",
+        "doctor",
         "env",
         "env play",
         "env bench",

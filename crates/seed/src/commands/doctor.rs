@@ -1,0 +1,147 @@
+//! `seed doctor`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use console::style;
+use seed_doctor::{
+    Endpoint, Finding, Level, Machine, examine_endpoint, examine_machine, examine_memory, examine_model,
+    unreadable_model,
+};
+use seed_env::Split;
+use seed_run::ExitCode;
+use seed_train::config::{Analyser, TrainConfig};
+use seed_train::policy;
+use seed_train::world::open_world;
+use serde_json::json;
+
+use super::{load, load_model};
+use crate::arguments::{ConfigFile, Doctor, Output};
+use crate::display::{Display, output_line};
+use crate::failure::Outcome;
+
+/// How long an endpoint may take to list its models.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+pub(crate) fn run(command: &Doctor, output: Output) -> Outcome {
+    let config = match &command.config {
+        Some(path) => {
+            let file = ConfigFile {
+                config: path.clone(),
+                set: command.set.clone(),
+            };
+            Some(load::<TrainConfig>(&file, &Display::new(output))?)
+        }
+        None => None,
+    };
+    let machine = Machine::this();
+    let mut findings = examine_machine(&machine);
+    if let Some(config) = &config {
+        if let Ok(shape) = policy::shape(&config.model.path)
+            && let Some(memory) = config.derive(Some(shape)).memory
+        {
+            let remedy = "use a smaller model, shorter prompts and responses, or fewer rows at a time (`seed train CONFIG --dry-run` shows what needs how much)";
+            findings.push(examine_memory(&machine, "training", memory.peak(), remedy));
+        }
+        findings.extend(world(config));
+    }
+    let model = command.model.as_deref();
+    if let Some(path) = model.or(config.as_ref().map(|config| config.model.path.as_path())) {
+        findings.extend(examine(path));
+    }
+    if let Some(endpoint) = endpoint(command, config.as_ref()) {
+        findings.extend(examine_endpoint(&endpoint));
+    }
+    let wrong = findings
+        .iter()
+        .filter(|finding| finding.level == Level::Wrong)
+        .count();
+    if output.json {
+        output_line(&json!({"wrong": wrong, "findings": findings}).to_string());
+    } else {
+        for finding in &findings {
+            if !(output.quiet && finding.level == Level::Fine) {
+                show(finding);
+            }
+        }
+    }
+    Ok(if wrong > 0 {
+        ExitCode::CheckFailed
+    } else {
+        ExitCode::Success
+    })
+}
+
+fn examine(path: &Path) -> Vec<Finding> {
+    match load_model(path) {
+        Ok(directory) => examine_model(directory),
+        Err(failure) => vec![unreadable_model(&failure.message())],
+    }
+}
+
+/// Opens the world and resets its first task.
+fn world(config: &TrainConfig) -> Vec<Finding> {
+    const AREA: &str = "data";
+    let wrong = |text: String| {
+        let remedy = "docs/environments.md says which files a world needs and how they are named";
+        vec![Finding::wrong(AREA, text, remedy)]
+    };
+    let world = match open_world(&config.world, &config.search) {
+        Ok(open) => open.world,
+        Err(error) => return wrong(crate::failure::chain(&error)),
+    };
+    let tasks: Vec<_> = Split::ALL
+        .into_iter()
+        .map(|split| (split, world.tasks(split)))
+        .collect();
+    let counts: Vec<String> = tasks
+        .iter()
+        .filter(|(_, tasks)| !tasks.is_empty())
+        .map(|(split, tasks)| format!("{} {}", tasks.len(), split.name()))
+        .collect();
+    let Some(first) = tasks.iter().find_map(|(_, tasks)| tasks.first()) else {
+        return wrong(format!("the world `{}` has no tasks", world.name()));
+    };
+    match world.environment().reset(&first.id, 0) {
+        Ok(_) => vec![Finding::fine(
+            AREA,
+            format!("the world `{}` opens; tasks: {}", world.name(), counts.join(", ")),
+        )],
+        Err(error) => wrong(format!("task `{}` cannot be played: {error}", first.id)),
+    }
+}
+
+/// The endpoint named on the command line, else that of a configuration that needs one.
+fn endpoint(command: &Doctor, config: Option<&TrainConfig>) -> Option<Endpoint> {
+    if let Some(base_url) = &command.endpoint {
+        return Some(Endpoint {
+            base_url: base_url.clone(),
+            model: command.endpoint_model.clone().unwrap_or_default(),
+            key_variable: command.key_env.clone(),
+            timeout: PATIENCE,
+        });
+    }
+    let config = config?;
+    let section = &config.endpoint;
+    if config.seed.analyser != Analyser::Endpoint && section.model.is_empty() {
+        return None;
+    }
+    Some(Endpoint {
+        base_url: section.base_url.clone(),
+        model: section.model.clone(),
+        key_variable: std::env::var_os(&section.api_key_env).map(|_| section.api_key_env.clone()),
+        timeout: PATIENCE,
+    })
+}
+
+fn show(finding: &Finding) {
+    let mark = match finding.level {
+        Level::Fine => style("ok     ").green(),
+        Level::Warning => style("warning").yellow(),
+        Level::Wrong => style("wrong  ").red().bold(),
+    };
+    output_line(&format!("{mark} {:9} {}", finding.area, finding.text));
+    if let Some(remedy) = &finding.remedy {
+        output_line(&format!("{:18}{} {remedy}", "", style("to do:").bold()));
+    }
+}

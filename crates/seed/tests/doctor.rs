@@ -1,0 +1,73 @@
+//! `seed doctor`: what it looks at, and its exit code.
+
+mod common;
+
+use common::support::analyst::Analyst;
+use common::{Scratch, finish, program, seed};
+use serde_json::Value;
+
+#[test]
+fn a_sound_configuration_has_nothing_wrong() {
+    let scratch = Scratch::new(&Analyst::nobody());
+    let config = scratch.config("run");
+    let config = config.to_str().unwrap();
+    let own = [
+        "--set",
+        "seed.analyser=\"policy\"",
+        "--set",
+        "endpoint.model=\"\"",
+    ];
+    let ended = finish(program().args(["doctor", config, "--json"]).args(own));
+    assert_eq!(
+        (ended.code, ended.errors.as_str()),
+        (Some(0), ""),
+        "{}",
+        ended.output
+    );
+    let answer: Value = serde_json::from_str(&ended.output).unwrap();
+    assert_eq!(answer["wrong"], 0);
+    let findings = answer["findings"].as_array().unwrap();
+    let in_area = |area: &str| findings.iter().filter(|finding| finding["area"] == area).count();
+    assert!(in_area("machine") >= 4 && in_area("model") >= 8 && in_area("data") == 1);
+    for finding in findings {
+        assert_eq!(
+            finding["level"] == "fine",
+            finding["remedy"].is_null(),
+            "{finding}"
+        );
+    }
+    let wrong = seed(&["doctor", config, "--json"]);
+    assert_eq!(
+        wrong.code,
+        Some(1),
+        "nobody listens at the endpoint: {}",
+        wrong.output
+    );
+}
+
+#[test]
+fn what_is_wrong_is_shown_with_what_to_do() {
+    let ended = finish(program().args([
+        "doctor",
+        "--quiet",
+        "--model",
+        "/no/such/model",
+        "--endpoint",
+        "http://127.0.0.1:1/v1",
+    ]));
+    assert_eq!(ended.code, Some(1));
+    // What the machine has comes first; the system words its own reason.
+    let lines: Vec<&str> = ended
+        .output
+        .lines()
+        .skip_while(|line| !line.contains(" model "))
+        .map(|line| line.split(" reached: ").next().unwrap_or(line))
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    wrong   model     `/no/such/model/config.json` is missing: name the directory of a model in the Hugging Face layout
+                      to do: correct what is named, or fetch or export the model again; docs/models.md lists the files and families that are read
+    wrong   endpoint  `http://127.0.0.1:1/v1/models` cannot be
+                      to do: start the server, or correct the address
+    ");
+    assert_eq!(seed(&["doctor"]).code, Some(0));
+}

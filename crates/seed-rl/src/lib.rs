@@ -42,7 +42,7 @@ pub use algorithm::{Algorithm, AlgorithmOptions, Guidance};
 pub use error::RlError;
 pub use gate::GateMode;
 pub use gigpo::GigpoOptions;
-pub use metrics::UpdateMetrics;
+pub use metrics::{GateSums, UpdateMetrics};
 pub use objective::{MiniBatchObjective, SequenceGradients, UpdatePlan};
 pub use opid::OpidOptions;
 pub use policy_loss::PolicyOptions;

@@ -2,6 +2,7 @@
 //!
 //! Not for: writing or naming a run's metrics; [`UpdateMetrics::named`] offers this crate's part of them.
 
+use crate::OutcomeLabel;
 use crate::gap::GapRecords;
 use crate::policy_loss::ClippedToken;
 
@@ -43,14 +44,54 @@ pub struct UpdateMetrics {
     pub clipped_low: usize,
     /// Tokens held by the dual clip.
     pub clipped_dual: usize,
-    /// Guided tokens.
-    pub guided_tokens: usize,
-    /// Sum of their gates.
-    pub gate_sum: f64,
-    /// Guided tokens whose gate is above one half.
-    pub gate_above_half: usize,
+    /// Gates of all guided tokens.
+    pub gates: GateSums,
+    /// Those of successful episodes.
+    pub success_gates: GateSums,
+    /// Those of failed episodes.
+    pub failure_gates: GateSums,
     /// The live gap of every guided token.
     pub gaps: GapRecords,
+}
+
+/// Gates of some guided tokens, as sums.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct GateSums {
+    /// Tokens.
+    pub tokens: usize,
+    /// Sum of their gates.
+    pub sum: f64,
+    /// Tokens whose gate is above one half.
+    pub above_half: usize,
+}
+
+impl GateSums {
+    fn add(&mut self, gate: f64) {
+        self.tokens += 1;
+        self.sum += gate;
+        self.above_half += usize::from(gate > 0.5);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.sum += other.sum;
+        self.above_half += other.above_half;
+    }
+
+    /// Named values, `suffix` behind each name; none without tokens.
+    fn named(self, suffix: &str) -> Vec<(String, f64)> {
+        if self.tokens == 0 {
+            return Vec::new();
+        }
+        let tokens = self.tokens as f64;
+        vec![
+            (format!("skill/gate_mean{suffix}"), self.sum / tokens),
+            (
+                format!("skill/gate_above_half{suffix}"),
+                self.above_half as f64 / tokens,
+            ),
+        ]
+    }
 }
 
 impl UpdateMetrics {
@@ -70,9 +111,9 @@ impl UpdateMetrics {
         self.clipped_high += other.clipped_high;
         self.clipped_low += other.clipped_low;
         self.clipped_dual += other.clipped_dual;
-        self.guided_tokens += other.guided_tokens;
-        self.gate_sum += other.gate_sum;
-        self.gate_above_half += other.gate_above_half;
+        self.gates.merge(other.gates);
+        self.success_gates.merge(other.success_gates);
+        self.failure_gates.merge(other.failure_gates);
         self.gaps.0.extend(other.gaps.0);
     }
 
@@ -87,10 +128,13 @@ impl UpdateMetrics {
         self.clipped_dual += usize::from(token.clipped_dual);
     }
 
-    pub(crate) fn add_gate(&mut self, gate: f64) {
-        self.guided_tokens += 1;
-        self.gate_sum += gate;
-        self.gate_above_half += usize::from(gate > 0.5);
+    pub(crate) fn add_gate(&mut self, gate: f64, outcome: OutcomeLabel) {
+        self.gates.add(gate);
+        match outcome {
+            OutcomeLabel::Success => self.success_gates.add(gate),
+            OutcomeLabel::Failure => self.failure_gates.add(gate),
+            OutcomeLabel::Unknown => {}
+        }
     }
 
     /// The metrics as named values. Losses are un-weighted and averaged over steps; shares are of trained tokens
@@ -119,17 +163,15 @@ impl UpdateMetrics {
             ("policy/tokens", self.tokens as f64),
             ("policy/empty_sequences", self.empty_sequences as f64),
             ("skill/loss", per(self.auxiliary_sum, self.steps)),
-            ("skill/tokens", self.guided_tokens as f64),
+            ("skill/tokens", self.gates.tokens as f64),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-        if self.guided_tokens > 0 {
-            named.push(("skill/gate_mean".into(), per(self.gate_sum, self.guided_tokens)));
-            named.push((
-                "skill/gate_above_half".into(),
-                per(self.gate_above_half as f64, self.guided_tokens),
-            ));
+        named.extend(self.gates.named(""));
+        named.extend(self.success_gates.named("_success"));
+        named.extend(self.failure_gates.named("_failure"));
+        if self.gates.tokens > 0 {
             named.push((
                 "skill/gap_within_noise".into(),
                 self.gaps.share_within(GAP_NOISE_FLOOR),

@@ -273,7 +273,7 @@ impl MiniBatchObjective<'_> {
                     tied: sequence.tied,
                 };
                 let gap = algorithm.gap(&guided_token);
-                metrics.add_gate(algorithm.gate(gap));
+                metrics.add_gate(algorithm.gate(gap), sequence.outcome);
                 metrics.gaps.0.push(GapRecord {
                     gap: gap as f32,
                     outcome: sequence.outcome,

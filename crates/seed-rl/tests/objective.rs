@@ -84,8 +84,36 @@ fn gated_loss_conformance() {
         "{}",
         metrics.auxiliary_sum
     );
-    assert!((metrics.gate_sum / 3.0 - 0.450_087_2).abs() < 1e-6);
-    assert_eq!((metrics.gate_above_half, metrics.guided_tokens), (1, 3));
+    assert!((metrics.gates.sum / 3.0 - 0.450_087_2).abs() < 1e-6);
+    assert_eq!((metrics.gates.above_half, metrics.gates.tokens), (1, 3));
+}
+
+#[test]
+fn gates_are_told_apart_by_outcome() {
+    let (algorithm, policy) = (unit_coefficient(SeedOptions::default()), auxiliary_only());
+    let skill = [-1.0, -0.9, -2.0, -0.1];
+    let with = |outcome, skill| Sequence {
+        outcome,
+        skill,
+        ..paper_sequence()
+    };
+    let batch = [
+        with(OutcomeLabel::Success, paper_sequence().skill),
+        with(OutcomeLabel::Failure, Some(&skill[..])),
+        with(OutcomeLabel::Unknown, Some(&skill[..])),
+    ];
+    let plan = UpdatePlan::new(&algorithm, &policy, &batch, 1).unwrap();
+    let student = vec![PAPER_STUDENT.to_vec(); 3];
+    let (_, metrics) = evaluate(&plan, &[0, 1, 2], &student, &vec![vec![0.0; 4]; 3]);
+    let named = metrics.named();
+    let value = |name: &str| named.iter().find(|(found, _)| found == name).unwrap().1;
+    // Gates of the paper's sequence: .731, .119, .5; of the other: .5, .119, .5.
+    assert!((value("skill/gate_mean_success") - 0.450_087_2).abs() < 1e-6);
+    assert!((value("skill/gate_mean_failure") - 0.373_067_6).abs() < 1e-6);
+    assert_eq!(value("skill/gate_above_half_success"), 1.0 / 3.0);
+    assert_eq!(value("skill/gate_above_half_failure"), 0.0);
+    assert_eq!(value("skill/gate_above_half"), 1.0 / 9.0);
+    assert_eq!(value("skill/tokens"), 9.0);
 }
 
 #[test]
@@ -98,7 +126,7 @@ fn without_a_skill_there_is_no_loss_and_no_gradient() {
     let plan = UpdatePlan::new(&algorithm, &policy, &batch, 1).unwrap();
     let (gradients, metrics) = evaluate(&plan, &[0], &[PAPER_STUDENT.to_vec()], &[vec![0.0; 4]]);
     assert_eq!(gradients[0].log_probs, [0.0; 4]);
-    assert_eq!((metrics.auxiliary_sum, metrics.guided_tokens), (0.0, 0));
+    assert_eq!((metrics.auxiliary_sum, metrics.gates.tokens), (0.0, 0));
     assert_eq!((plan.report().without_skill, plan.report().guided), (1, 0));
 }
 
@@ -128,7 +156,7 @@ fn placement_in_the_advantage() {
         &[-1.231_058_6 / 3.0, -0.619_202_9 / 3.0, -1.0 / 3.0, 0.0],
     );
     assert_eq!(metrics.auxiliary_sum, 0.0);
-    assert_eq!(metrics.guided_tokens, 3, "gap and gate are still measured");
+    assert_eq!(metrics.gates.tokens, 3, "gap and gate are still measured");
 
     // Far outside the trust region nothing pushes further, unlike a loss of its own.
     let far: Vec<f32> = PAPER_STUDENT.iter().map(|score| score + 1.0).collect();
@@ -776,7 +804,7 @@ proptest! {
         let fresh: Vec<Vec<f32>> = owned.iter().map(|one| one.fresh.clone()).collect();
         let entropies: Vec<Vec<f32>> = owned.iter().map(|one| one.entropies.clone()).collect();
         let (gradients, metrics) = evaluate(&plan, &order, &fresh, &entropies);
-        let denominator = metrics.guided_tokens as f64;
+        let denominator = metrics.gates.tokens as f64;
         for (one, gradients) in owned.iter().zip(&gradients) {
             for (token, &gradient) in gradients.log_probs.iter().enumerate() {
                 let expected = match &one.skill {

@@ -16,6 +16,16 @@ const NAMES: &[(&str, &str)] = &[
     ("skill/loss", "seed/opd_loss"),
     ("skill/gate_mean", "seed/gate_mean"),
     ("skill/gate_above_half", "seed/gate_above_half_share"),
+    ("skill/gate_mean_success", "seed/gate_mean_success"),
+    ("skill/gate_mean_failure", "seed/gate_mean_failure"),
+    (
+        "skill/gate_above_half_success",
+        "seed/gate_above_half_share_success",
+    ),
+    (
+        "skill/gate_above_half_failure",
+        "seed/gate_above_half_share_failure",
+    ),
     ("skill/gap_within_noise", "seed/gate_within_epsilon_share"),
     ("skill/gap_mean", "seed/gap_mean_live"),
     ("skill/coverage_sequences", "seed/row_share"),

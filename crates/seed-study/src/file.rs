@@ -49,6 +49,8 @@ pub(crate) struct BaseEntry {
 pub(crate) struct ArmEntry {
     pub(crate) name: String,
     pub(crate) is_baseline: bool,
+    /// Arms it is compared with besides the baseline.
+    pub(crate) against: Vec<String>,
     pub(crate) seeds: Option<Vec<u64>>,
     pub(crate) start: Option<String>,
     pub(crate) settings: Vec<RawEntry>,
@@ -133,7 +135,7 @@ const TOP: [&str; 9] = [
     "panel",
 ];
 const BASE: [&str; 2] = ["name", "start"];
-const ARM: [&str; 4] = ["name", "baseline", "seeds", "start"];
+const ARM: [&str; 6] = ["name", "like", "baseline", "against", "seeds", "start"];
 const PANEL: [&str; 7] = [
     "name",
     "splits",
@@ -172,17 +174,18 @@ impl Reader<'_> {
             .into_iter()
             .map(|scope| self.base(scope))
             .collect();
-        let arms: Vec<ArmEntry> = self
-            .list(table, "arm", &ARM)
-            .into_iter()
-            .map(|scope| self.arm(scope))
-            .collect();
+        let mut arms: Vec<ArmEntry> = Vec::new();
+        for scope in self.list(table, "arm", &ARM) {
+            let arm = self.arm(scope, &arms);
+            arms.push(arm);
+        }
         let panels: Vec<PanelEntry> = self
             .list(table, "panel", &PANEL)
             .into_iter()
             .map(|scope| self.panel(scope))
             .collect();
         self.check_arms(&arms, seeds.as_deref());
+        self.check_contrasts(&arms);
         self.check_names("base", bases.iter().map(|base| base.name.as_str()));
         self.check_names("arm", arms.iter().map(|arm| arm.name.as_str()));
         self.check_names("panel", panels.iter().map(|panel| panel.name.as_str()));
@@ -231,10 +234,13 @@ impl Reader<'_> {
         }
     }
 
-    fn arm(&mut self, mut scope: Scope) -> ArmEntry {
+    /// An arm; those `above` it may serve as its model.
+    fn arm(&mut self, mut scope: Scope, above: &[ArmEntry]) -> ArmEntry {
         let name = self.name_of(&mut scope);
+        let like = self.like_of(&mut scope, above);
         let seeds = self.seeds_of(&mut scope);
         let start = self.text_of(&mut scope, "start");
+        let against = self.names_of(&mut scope, "against");
         let is_baseline = match scope.fields.remove("baseline") {
             None => false,
             Some((Value::Boolean(is_baseline), _)) => is_baseline,
@@ -243,12 +249,84 @@ impl Reader<'_> {
                 false
             }
         };
+        let mut settings = scope.settings;
+        let (mut seeds, mut start) = (seeds, start);
+        if let Some(like) = like {
+            seeds = seeds.or(like.seeds);
+            start = start.or(like.start);
+            settings.splice(0..0, like.settings);
+        }
         ArmEntry {
             name,
             is_baseline,
+            against,
             seeds,
             start,
-            settings: scope.settings,
+            settings,
+        }
+    }
+
+    /// The arm whose keys another begins from.
+    fn like_of(&mut self, scope: &mut Scope, above: &[ArmEntry]) -> Option<ArmEntry> {
+        let line = scope.fields.get("like").map_or(scope.line, |field| field.1);
+        let like = self.text_of(scope, "like")?;
+        let found = above.iter().find(|arm| arm.name == like);
+        if found.is_none() {
+            let near = nearest(&like, above.iter().map(|arm| arm.name.as_str()))
+                .map(|near| format!("; did you mean `{near}`?"))
+                .unwrap_or_default();
+            let what = &scope.what;
+            let text = format!("`like` of {what} is `{like}`, and no arm of that name stands above it{near}");
+            self.at(line, &text);
+        }
+        found.cloned()
+    }
+
+    /// One name or a list of names.
+    fn names_of(&mut self, scope: &mut Scope, key: &str) -> Vec<String> {
+        let Some((value, line)) = scope.fields.remove(key) else {
+            return Vec::new();
+        };
+        let items = match value {
+            Value::Array(items) => items,
+            one => vec![one],
+        };
+        let names: Option<Vec<String>> = items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect();
+        names.unwrap_or_else(|| {
+            self.at(
+                line,
+                &format!("`{key}` of {} is a list of names of arms", scope.what),
+            );
+            Vec::new()
+        })
+    }
+
+    /// Whoever is compared with must exist, and the comparison say something new.
+    fn check_contrasts(&mut self, arms: &[ArmEntry]) {
+        for arm in arms {
+            for against in &arm.against {
+                let problem = match arms.iter().find(|other| other.name == *against) {
+                    None => {
+                        let near = nearest(against, arms.iter().map(|arm| arm.name.as_str()));
+                        let near = near
+                            .map(|near| format!("; did you mean `{near}`?"))
+                            .unwrap_or_default();
+                        format!("there is no such arm{near}")
+                    }
+                    Some(other) if other.name == arm.name => "that is the arm itself".to_owned(),
+                    Some(other) if other.is_baseline => {
+                        "every arm is compared with the baseline; leave it out".to_owned()
+                    }
+                    Some(_) => continue,
+                };
+                self.problems.push(format!(
+                    "{}: `against` of arm `{}` names `{against}`: {problem}",
+                    self.name, arm.name
+                ));
+            }
         }
     }
 

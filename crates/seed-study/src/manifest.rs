@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::StudyError;
 use crate::panel::Worlds;
-use crate::plan::{CellId, Panel, Plan, cell_directory};
+use crate::plan::{CellId, Contrast, Panel, Plan, cell_directory};
 use crate::state::{is_begun, unix_seconds};
 
 const MANIFEST: &str = "study.json";
@@ -60,6 +60,9 @@ pub struct PlanRecord {
     pub bases: Vec<String>,
     /// Arms in the file's order.
     pub arms: Vec<String>,
+    /// Comparisons besides those with the baseline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contrasts: Vec<Contrast>,
     /// Arms on bases.
     pub groups: Vec<GroupRecord>,
     /// Weights that cells begin from.
@@ -134,6 +137,7 @@ impl PlanRecord {
             primary: plan.primary,
             bases: plan.bases.clone(),
             arms: plan.arms.clone(),
+            contrasts: plan.contrasts.clone(),
             groups,
             starts,
             panels: plan.panels.clone(),

@@ -90,6 +90,15 @@ pub struct Panel {
     pub settings: Vec<String>,
 }
 
+/// Two arms that are compared although neither is the baseline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contrast {
+    /// The arm.
+    pub arm: String,
+    /// The arm it is compared with.
+    pub against: String,
+}
+
 /// A checked study.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -105,6 +114,8 @@ pub struct Plan {
     pub bases: Vec<String>,
     /// Arms in the file's order.
     pub arms: Vec<String>,
+    /// Comparisons besides those with the baseline, in the file's order.
+    pub contrasts: Vec<Contrast>,
     /// Arms on bases.
     pub groups: Vec<Group>,
     /// Weights that cells begin from.
@@ -207,6 +218,7 @@ impl Plan {
             primary,
             bases: bases.into_iter().map(|base| base.name).collect(),
             arms: file.arms.iter().map(|arm| arm.name.clone()).collect(),
+            contrasts: file.arms.iter().flat_map(contrasts_of).collect(),
             groups,
             starts,
             panel_settings: panels.iter().map(|panel| panel.settings.clone()).collect(),
@@ -317,6 +329,14 @@ impl From<PanelEntry> for Panel {
                 .collect(),
         }
     }
+}
+
+/// What an arm asks to be compared with besides the baseline.
+fn contrasts_of(arm: &ArmEntry) -> impl Iterator<Item = Contrast> {
+    arm.against.iter().map(|against| Contrast {
+        arm: arm.name.clone(),
+        against: against.clone(),
+    })
 }
 
 fn evaluation_split(split: Split) -> EvaluationSplit {

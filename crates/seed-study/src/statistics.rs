@@ -88,10 +88,20 @@ pub fn height_at(points: &[(f64, f64)], x: f64) -> Option<f64> {
     })
 }
 
-/// The part of a curve up to `end`, with a point on the line there.
-pub fn until(points: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
-    let mut kept: Vec<(f64, f64)> = points.iter().copied().filter(|point| point.0 <= end).collect();
-    if kept.last().is_some_and(|last| last.0 < end)
+/// The part of a curve from `start` to `end`, with points on the lines there. A curve of a single point is that of an arm
+/// that trains nothing: it stays at its height.
+pub fn between(points: &[(f64, f64)], start: f64, end: f64) -> Vec<(f64, f64)> {
+    if let [only] = points {
+        return vec![(start, only.1), (end, only.1)];
+    }
+    let inside = |point: &&(f64, f64)| start <= point.0 && point.0 <= end;
+    let mut kept: Vec<(f64, f64)> = points.iter().filter(inside).copied().collect();
+    if kept.first().is_none_or(|first| first.0 > start)
+        && let Some(height) = height_at(points, start)
+    {
+        kept.insert(0, (start, height));
+    }
+    if kept.last().is_none_or(|last| last.0 < end)
         && let Some(height) = height_at(points, end)
     {
         kept.push((end, height));
@@ -217,8 +227,21 @@ mod tests {
         assert_eq!(height_at(&curve, 30.0), Some(0.9));
         assert_eq!(height_at(&curve, 31.0), None);
         assert_eq!(height_at(&[(3.0, 0.5)], 3.0), Some(0.5));
-        assert_eq!(until(&curve, 15.0), [(0.0, 0.2), (10.0, 0.6), (15.0, 0.55)]);
-        assert_eq!(until(&curve, 99.0), curve);
+        assert_eq!(
+            between(&curve, 0.0, 15.0),
+            [(0.0, 0.2), (10.0, 0.6), (15.0, 0.55)]
+        );
+        assert_eq!(
+            between(&curve, 5.0, 10.0),
+            [(5.0, 0.4), (10.0, 0.6)],
+            "points at the ends are not doubled"
+        );
+        let inner = between(&curve, 12.0, 18.0);
+        assert_eq!(inner.len(), 2, "no point lies there");
+        close(inner[0].1, 0.58, 1e-12);
+        close(inner[1].1, 0.52, 1e-12);
+        assert_eq!(between(&curve, 0.0, 99.0), curve);
+        assert_eq!(between(&[(0.0, 0.3)], 2.0, 8.0), [(2.0, 0.3), (8.0, 0.3)]);
         close(first_reach(&curve, 0.5).unwrap(), 7.5, 1e-12);
         assert_eq!(first_reach(&curve, 0.1), Some(0.0));
         assert_eq!(first_reach(&curve, 0.95), None);

@@ -268,12 +268,23 @@ fn a_plan_that_was_changed_under_its_cells_is_refused() {
 
     // Speed and additions change nothing that was begun.
     let added = format!(
-        "run.threads = 1\n{ARMS}\n[[arm]]\nname = \"more\"\nalgorithm.name = \"grpo\"\nrollout.temperature = 0.9\n"
+        "run.threads = 1\n{ARMS}\n[[arm]]\nname = \"Skill-Prompt\"\nlike = \"GRPO\"\nagainst = [\"SEED\"]\n\
+         algorithm.iterations = 0\nevaluation.prompts = [\"plain\", \"library_skill\"]\n"
     );
     toy.write("[3]", &added);
     let more = finish(&mut toy.command());
     assert_eq!(more.code, Some(0), "{}", more.errors);
     assert!(more.errors.contains("3 of 3 cells done"), "{}", more.errors);
+    let report = finish(program().arg("study").arg("report").arg(&toy.file));
+    let text = fs_err::read_to_string(toy.directory().join("report/report.md")).unwrap();
+    for row in [
+        "| base | Skill-Prompt | seen | library_skill | 1 | 0 |",
+        "| final, seen, T 0.4 | Skill-Prompt | GRPO | 1 |",
+        "| area, equal CPU, seen | Skill-Prompt, library_skill | GRPO | 1 |",
+        "| area, equal episodes, seen | Skill-Prompt | SEED | 1 |",
+    ] {
+        assert!(text.contains(row), "{row}: {} {text}", report.errors);
+    }
 
     toy.write("[3]", &ARMS.replace("baseline", "basline"));
     let message = last_lines(&finish(&mut toy.command()));

@@ -68,6 +68,50 @@ fn problems(study: &str) -> String {
 }
 
 #[test]
+fn an_arm_begins_from_another_s_keys_and_says_whom_it_is_compared_with() {
+    let study = STUDY.replace(
+        "[[panel]]",
+        "[[arm]]\nname = \"frozen\"\nlike = \"SEED\"\nseed.analyser = \"frozen\"\nseed.coefficient = 0.25\n\
+         [[arm]]\nname = \"placebo\"\nlike = \"frozen\"\nseeds = [3]\nagainst = [\"SEED\", \"frozen\"]\n\
+         seed.skill_from = \"other_task\"\n[[panel]]",
+    );
+    let plan = plan(&study).unwrap();
+    let placebo = plan
+        .groups
+        .iter()
+        .find(|group| group.base == "B" && group.arm == "placebo")
+        .unwrap();
+    let seed = &placebo.config.seed;
+    assert_eq!(placebo.config.algorithm.name, Algorithm::Seed);
+    assert_eq!((seed.coefficient, seed.analyser.word()), (0.25, "frozen"));
+    assert_eq!(seed.skill_from.word(), "other_task");
+    assert_eq!(placebo.config.model.path, Path::new("models/b-sft"));
+    assert_eq!(placebo.seeds, [3]);
+    let frozen = plan.groups.iter().find(|group| group.arm == "frozen").unwrap();
+    assert_eq!(frozen.seeds, [3, 9]);
+    let contrasts: Vec<(&str, &str)> = plan
+        .contrasts
+        .iter()
+        .map(|contrast| (contrast.arm.as_str(), contrast.against.as_str()))
+        .collect();
+    assert_eq!(contrasts, [("placebo", "SEED"), ("placebo", "frozen")]);
+
+    let wrong = STUDY
+        .replace(
+            "seeds = [3, 9]",
+            "like = \"GRP0\"\nagainst = [\"SEDE\", \"GRPO\", \"SEED\"]",
+        )
+        .replace("name = \"GRPO\"", "name = \"GRPO\"\nlike = \"SEED\"");
+    assert_snapshot!(problems(&wrong), @r#"
+    STUDY.toml:20: `like` of arm `GRPO` is `SEED`, and no arm of that name stands above it
+    STUDY.toml:28: `like` of arm `SEED` is `GRP0`, and no arm of that name stands above it; did you mean `GRPO`?
+    STUDY.toml: `against` of arm `SEED` names `SEDE`: there is no such arm; did you mean `SEED`?
+    STUDY.toml: `against` of arm `SEED` names `GRPO`: every arm is compared with the baseline; leave it out
+    STUDY.toml: `against` of arm `SEED` names `SEED`: that is the arm itself
+    "#);
+}
+
+#[test]
 fn cells_are_interleaved_and_later_layers_win() {
     let plan = plan(STUDY).unwrap();
     let order: Vec<String> = plan.cells().iter().map(|cell| cell.id.to_string()).collect();

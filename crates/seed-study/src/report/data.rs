@@ -9,6 +9,7 @@ use seed_env::Split;
 use seed_run::metrics::{Record, read_records};
 use seed_run::{read_json_lines, read_run_record};
 use seed_train::compare::{EVALUATIONS, EvaluationRecord, SUMMARY};
+use seed_train::config::EvaluationPrompt;
 
 use crate::StudyError;
 use crate::manifest::Manifest;
@@ -79,16 +80,16 @@ impl StudyData {
         bases.iter().flat_map(|base| self.trained(base, arm)).collect()
     }
 
-    /// Trained cells of the baseline and of an arm with equal base and seed, by base; bases without any are left out.
-    pub(crate) fn pairs(&self, arm: &str) -> Vec<Vec<(&CellData, &CellData)>> {
+    /// Trained cells of two arms with equal base and seed, by base; bases without any are left out.
+    pub(crate) fn pairs(&self, against: &str, arm: &str) -> Vec<Vec<(&CellData, &CellData)>> {
         let plan = &self.manifest.plan;
         let of_base = |base: &String| {
-            let baseline = self.trained(base, &plan.baseline);
+            let partners = self.trained(base, against);
             let pairs: Vec<(&CellData, &CellData)> = self
                 .trained(base, arm)
                 .into_iter()
                 .filter_map(|cell| {
-                    let partner = baseline.iter().find(|other| other.id.seed == cell.id.seed)?;
+                    let partner = partners.iter().find(|other| other.id.seed == cell.id.seed)?;
                     Some((*partner, cell))
                 })
                 .collect();
@@ -99,6 +100,58 @@ impl StudyData {
             .map(of_base)
             .filter(|pairs| !pairs.is_empty())
             .collect()
+    }
+}
+
+impl StudyData {
+    /// Everyone on whom a learning curve is drawn: every arm with the plain prompt, and with each prompt that it was also
+    /// evaluated with while it trained.
+    pub(crate) fn contestants(&self) -> Vec<Contestant> {
+        let mut found = Vec::new();
+        for arm in &self.manifest.plan.arms {
+            let cells = self.trained_of(arm);
+            let is_evaluated = |prompt: EvaluationPrompt| {
+                let mut records = cells.iter().flat_map(|cell| &cell.evaluations);
+                prompt.is_plain() || records.any(|record| record.prompt == prompt)
+            };
+            found.extend(
+                EvaluationPrompt::CHOICES
+                    .iter()
+                    .map(|choice| choice.0)
+                    .filter(|prompt| is_evaluated(*prompt))
+                    .map(|prompt| Contestant {
+                        arm: arm.clone(),
+                        prompt,
+                    }),
+            );
+        }
+        found
+    }
+}
+
+/// An arm under one kind of prompt: training with skills in the prompts is one thing with them and another without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Contestant {
+    pub(crate) arm: String,
+    pub(crate) prompt: EvaluationPrompt,
+}
+
+impl Contestant {
+    /// An arm under the plain prompt.
+    pub(crate) fn plain(arm: &str) -> Self {
+        Self {
+            arm: arm.to_owned(),
+            prompt: EvaluationPrompt::Plain,
+        }
+    }
+
+    /// The words in tables: the arm, with the prompt unless it is the plain one.
+    pub(crate) fn name(&self) -> String {
+        if self.prompt.is_plain() {
+            self.arm.clone()
+        } else {
+            format!("{}, {}", self.arm, self.prompt)
+        }
     }
 }
 
@@ -138,23 +191,27 @@ impl CellData {
         })
     }
 
-    /// The evaluations on a split with the plain prompt: the others are no points of its curve.
-    fn on(&self, split: Split) -> impl DoubleEndedIterator<Item = &EvaluationRecord> {
+    /// The evaluations on a split with one kind of prompt.
+    pub(crate) fn on(
+        &self,
+        split: Split,
+        prompt: EvaluationPrompt,
+    ) -> impl DoubleEndedIterator<Item = &EvaluationRecord> {
         self.evaluations
             .iter()
-            .filter(move |record| record.split == split && record.prompt.is_plain())
+            .filter(move |record| record.split == split && record.prompt == prompt)
     }
 
     /// Success on a split over training episodes.
-    pub(crate) fn curve(&self, split: Split) -> Vec<(f64, f64)> {
-        self.on(split)
+    pub(crate) fn curve(&self, split: Split, prompt: EvaluationPrompt) -> Vec<(f64, f64)> {
+        self.on(split, prompt)
             .map(|record| (record.episodes as f64, record.evaluation.success.value))
             .collect()
     }
 
     /// Success on a split over seconds on processors; empty where they were not recorded.
-    pub(crate) fn cpu_curve(&self, split: Split) -> Vec<(f64, f64)> {
-        self.on(split)
+    pub(crate) fn cpu_curve(&self, split: Split, prompt: EvaluationPrompt) -> Vec<(f64, f64)> {
+        self.on(split, prompt)
             .filter_map(|record| {
                 Some((
                     *self.cpu_seconds.get(&record.iteration)?,
@@ -165,8 +222,8 @@ impl CellData {
     }
 
     /// The last evaluation on a split.
-    pub(crate) fn last(&self, split: Split) -> Option<&EvaluationRecord> {
-        self.on(split).next_back()
+    pub(crate) fn last(&self, split: Split, prompt: EvaluationPrompt) -> Option<&EvaluationRecord> {
+        self.on(split, prompt).next_back()
     }
 
     /// Mean of a metric over the iterations of a part of the training; `None` where it was never recorded.

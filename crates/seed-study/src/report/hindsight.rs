@@ -26,11 +26,11 @@ pub struct AnalyserSummary {
     pub arm: String,
     /// The part.
     pub part: Part,
-    /// Episodes sent to the analyser, of those whose skills were kept.
+    /// Episodes that were analysed, or whose task has a skill, of those whose skills were kept.
     pub analyses: usize,
-    /// Share of the answers in which a skill could be read.
-    pub parsed: f64,
-    /// Share of the answers with a skill that passed the filters.
+    /// Share of the answers in which a skill could be read; `None` where skills are of tasks and nobody was asked.
+    pub parsed: Option<f64>,
+    /// Share of the episodes with a skill that passed the filters.
     pub accepted: f64,
     /// Words of an accepted skill.
     pub words: f64,
@@ -68,7 +68,7 @@ pub struct GapSummary {
 }
 
 /// Metrics of the table of gaps and gates, with their headings.
-pub(crate) const GAP_METRICS: [(&str, &str); 12] = [
+pub(crate) const GAP_METRICS: [(&str, &str); 16] = [
     ("seed/gap_mean", "gap"),
     ("seed/gap_mean_success", "gap, successes"),
     ("seed/gap_mean_failure", "gap, failures"),
@@ -76,7 +76,11 @@ pub(crate) const GAP_METRICS: [(&str, &str); 12] = [
     ("seed/gap_mean_reasoning", "gap, reasoning"),
     ("seed/gap_deviation", "deviation"),
     ("seed/gate_mean", "gate"),
+    ("seed/gate_mean_success", "gate, successes"),
+    ("seed/gate_mean_failure", "gate, failures"),
     ("seed/gate_above_half_share", "gate > 1/2"),
+    ("seed/gate_above_half_share_success", "> 1/2, successes"),
+    ("seed/gate_above_half_share_failure", "> 1/2, failures"),
     ("seed/gate_within_epsilon_share", "within ε"),
     ("seed/token_share", "tokens"),
     ("seed/token_share_success", "tokens, successes"),
@@ -86,7 +90,8 @@ pub(crate) const GAP_METRICS: [(&str, &str); 12] = [
 /// One accepted skill, or an answer without.
 struct Judged {
     success: bool,
-    parsed: bool,
+    /// `None` where nobody was asked.
+    parsed: Option<bool>,
     accepted: bool,
     words: usize,
     copied: f64,
@@ -184,6 +189,7 @@ fn summary(arm: &str, part: Part, judged: &[Judged], duplicates: &[f64]) -> Opti
     }
     let share =
         |values: &[bool]| values.iter().filter(|value| **value).count() as f64 / values.len().max(1) as f64;
+    let answers: Vec<bool> = judged.iter().filter_map(|judged| judged.parsed).collect();
     let accepted: Vec<&Judged> = judged.iter().filter(|judged| judged.accepted).collect();
     let judgements: Vec<(bool, bool, bool)> = accepted
         .iter()
@@ -205,7 +211,7 @@ fn summary(arm: &str, part: Part, judged: &[Judged], duplicates: &[f64]) -> Opti
         arm: arm.to_owned(),
         part,
         analyses: judged.len(),
-        parsed: share(&judged.iter().map(|judged| judged.parsed).collect::<Vec<_>>()),
+        parsed: (!answers.is_empty()).then(|| share(&answers)),
         accepted: accepted.len() as f64 / judged.len() as f64,
         words: mean(
             &accepted
@@ -252,7 +258,8 @@ impl Judge {
         let mut judged = Vec::new();
         for analysis in read_json_lines::<Analysis>(&path)? {
             let analysis = analysis?;
-            if analysis.status == "not_asked" {
+            let is_asked = analysis.status != "not_asked";
+            if !is_asked && analysis.skill.is_none() {
                 continue;
             }
             let skill = analysis.skill.as_deref();
@@ -262,7 +269,8 @@ impl Judge {
             });
             judged.push(Judged {
                 success: analysis.success,
-                parsed: analysis.status == "parsed",
+                // A skill that failed its verification could be read.
+                parsed: is_asked.then_some(matches!(analysis.status.as_str(), "parsed" | "unverified")),
                 accepted: skill.is_some(),
                 words: skill.map_or(0, |skill| skill.split_whitespace().count()),
                 copied: analysis.copied_share,
@@ -299,5 +307,41 @@ impl Judge {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(success: bool, parsed: Option<bool>, judgement: Option<(bool, bool)>) -> Judged {
+        Judged {
+            success,
+            parsed,
+            accepted: judgement.is_some(),
+            words: 10,
+            copied: 0.25,
+            judgement,
+        }
+    }
+
+    #[test]
+    fn shares_are_of_what_they_say() {
+        let all = [
+            judged(true, Some(true), Some((true, true))),
+            judged(true, Some(true), Some((true, false))),
+            judged(false, Some(true), Some((false, false))),
+            judged(false, Some(true), None),
+            judged(false, Some(false), None),
+        ];
+        let row = summary("SEED", Part::First, &all, &[]).unwrap();
+        assert_eq!((row.analyses, row.parsed, row.accepted), (5, Some(0.8), 0.6));
+        assert_eq!(row.judged, 3);
+        assert!((row.procedure - 2.0 / 3.0).abs() < 1e-12 && (row.place - 1.0 / 3.0).abs() < 1e-12);
+        assert_eq!((row.place_success, row.place_failure), (Some(0.5), Some(0.0)));
+        // Nobody was asked: there is no answer that could have been unreadable.
+        let library = [judged(false, None, Some((true, false)))];
+        let row = summary("SDAR", Part::First, &library, &[]).unwrap();
+        assert_eq!((row.parsed, row.accepted, row.procedure), (None, 1.0, 1.0));
     }
 }

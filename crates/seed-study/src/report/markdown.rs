@@ -6,7 +6,7 @@ use seed_train::config::EvaluationPrompt;
 use seed_train::statistics::Interval;
 
 use super::hindsight::GAP_METRICS;
-use super::results::{Estimate, Measure, PanelSummary, Reached};
+use super::results::{Comparison, Estimate, Measure, PanelSummary, Reached};
 use super::{Incomplete, Report};
 use crate::panel::Weights;
 use crate::state::Status;
@@ -22,6 +22,7 @@ impl Report {
             self.heading(),
             self.missing(),
             self.against_the_baseline(),
+            self.between_arms(),
             self.curves(),
             self.reaches(),
             self.panels(),
@@ -42,7 +43,7 @@ impl Report {
 
     /// The short form for a terminal: what is missing, and arms against the baseline.
     pub fn summary(&self) -> String {
-        let rows = self.comparison_rows();
+        let rows = rows_of(&self.comparisons);
         let mut text = format!(
             "{} of {} cells complete; baseline `{}`\n",
             self.cells - self.incomplete.len(),
@@ -55,7 +56,11 @@ impl Report {
             text.push('\n');
             let mut all = vec![COMPARISON.map(str::to_lowercase).to_vec()];
             all.extend(rows);
-            text.push_str(&aligned(&all, 2));
+            text.push_str(&aligned(&all, 3));
+        }
+        if !self.contrasts.is_empty() {
+            text.push('\n');
+            text.push_str(&aligned(&rows_of(&self.contrasts), 3));
         }
         text
     }
@@ -117,7 +122,7 @@ impl Report {
     }
 
     fn against_the_baseline(&self) -> String {
-        let rows = self.comparison_rows();
+        let rows = rows_of(&self.comparisons);
         if rows.is_empty() {
             return String::new();
         }
@@ -125,29 +130,23 @@ impl Report {
             "## Arms against {}\n\nOn pairs of cells with equal base and seed. Differences are in points, with 95 % percentile \
              bootstrap intervals over pairs, drawn within bases. p is two-sided, by flipping the signs of the differences; \
              Holm corrects it over the arms of one measure. The first measure is the primary one. Areas are mean heights of \
-             the success curve, each pair up to where the shorter of its curves ends.\n\n{}",
+             the success curve, on each pair over what both of its curves cover; an arm that trains nothing stays at its \
+             height. An arm with a prompt behind its name was evaluated with a skill in the prompt, the baseline with none.\n\n{}",
             self.baseline,
             table(&COMPARISON, &rows)
         )
     }
 
-    fn comparison_rows(&self) -> Vec<Vec<String>> {
-        self.comparisons
-            .iter()
-            .map(|row| {
-                vec![
-                    row.measure.name(),
-                    row.arm.clone(),
-                    row.pairs.to_string(),
-                    percent(row.baseline_mean),
-                    percent(row.arm_mean),
-                    row.interval
-                        .map_or_else(|| points(row.difference), |interval| points_interval(&interval)),
-                    p_value(row.p_value),
-                    p_value(row.corrected),
-                ]
-            })
-            .collect()
+    fn between_arms(&self) -> String {
+        let rows = rows_of(&self.contrasts);
+        if rows.is_empty() {
+            return String::new();
+        }
+        format!(
+            "## Between arms\n\nComparisons that the study asks for besides those with the baseline, in the same way; Holm \
+             corrects over these.\n\n{}",
+            table(&COMPARISON, &rows)
+        )
     }
 
     fn curves(&self) -> String {
@@ -159,6 +158,7 @@ impl Report {
                     row.base.clone(),
                     row.arm.clone(),
                     row.split.name().to_owned(),
+                    row.prompt.to_string(),
                     row.last.cells.to_string(),
                     format!("{:.0}", row.episodes),
                     row.cpu_seconds
@@ -167,6 +167,7 @@ impl Report {
                     estimate(&row.last),
                     percent(row.best),
                     estimate(&row.area),
+                    row.area_cpu.as_ref().map_or_else(|| "-".to_owned(), estimate),
                 ]
             })
             .collect();
@@ -174,12 +175,37 @@ impl Report {
             return String::new();
         }
         let head = [
-            "Base", "Arm", "Panel", "Cells", "Episodes", "CPU s", "First", "Last", "Best", "Area",
+            "Base",
+            "Arm",
+            "Panel",
+            "Prompt",
+            "Cells",
+            "Episodes",
+            "CPU s",
+            "First",
+            "Last",
+            "Best",
+            "Area",
+            "Area, equal CPU",
         ];
+        let budgets: Vec<String> = self
+            .cpu_budgets
+            .iter()
+            .map(|budget| format!("{:.0} s on {}", budget.end, budget.base))
+            .collect();
+        let budgets = if budgets.is_empty() {
+            String::new()
+        } else {
+            format!(
+                " Area is over training episodes, each arm to its own end; the last column is over CPU seconds, all arms of a base \
+                 to the budget of the one that used least: {}.",
+                budgets.join(", ")
+            )
+        };
         format!(
             "## Learning curves\n\nSuccess in percent on the panels of training, means over cells with 95 % bootstrap intervals \
              over cells. CPU seconds are those of training without evaluation. Best is the highest evaluation of each cell, \
-             chosen after the fact.\n\n{}",
+             chosen after the fact.{budgets}\n\n{}",
             table(&head, &rows)
         )
     }
@@ -325,7 +351,7 @@ impl Report {
                     row.arm.clone(),
                     row.part.name().to_owned(),
                     row.analyses.to_string(),
-                    percent(row.parsed),
+                    optional(row.parsed),
                     percent(row.accepted),
                     judged(row.procedure),
                     judged(row.place),
@@ -355,7 +381,8 @@ impl Report {
             "Words",
         ];
         let mut text = format!(
-            "## Skills\n\nOf the skills that runs kept. A procedure is right when it names the task's object and target, its \
+            "## Skills\n\nOf the skills that runs kept, and that episodes were scored with: where an arm gives an episode another's \
+             skill, that one is judged. A procedure is right when it names the task's object and target, its \
              treatment and no other, and that two objects are wanted where they are. A place is right when the first place to \
              look holds an object of the class asked for at the start. Copied is the share of word runs that stand in the \
              transcript.\n\n{}",
@@ -413,16 +440,37 @@ impl Report {
 }
 
 /// Columns of the comparison.
-const COMPARISON: [&str; 8] = [
+const COMPARISON: [&str; 9] = [
     "Measure",
     "Arm",
+    "Against",
     "Pairs",
-    "Baseline",
+    "Other's",
     "Arm's",
     "Difference",
     "p",
     "p (Holm)",
 ];
+
+fn rows_of(comparisons: &[Comparison]) -> Vec<Vec<String>> {
+    comparisons
+        .iter()
+        .map(|row| {
+            vec![
+                row.measure.name(),
+                row.arm.clone(),
+                row.against.clone(),
+                row.pairs.to_string(),
+                percent(row.against_mean),
+                percent(row.arm_mean),
+                row.interval
+                    .map_or_else(|| points(row.difference), |interval| points_interval(&interval)),
+                p_value(row.p_value),
+                p_value(row.corrected),
+            ]
+        })
+        .collect()
+}
 
 fn standing(status: &Status) -> String {
     match status {

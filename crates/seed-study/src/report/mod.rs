@@ -24,7 +24,9 @@ use crate::state::Status;
 
 pub use self::data::Part;
 pub use self::hindsight::{AnalyserSummary, GapSummary};
-pub use self::results::{Comparison, CurveSummary, Estimate, Measure, PanelSummary, Reach, Reached};
+pub use self::results::{
+    Comparison, CpuBudget, CurveSummary, Estimate, Measure, PanelSummary, Reach, Reached,
+};
 
 /// Folder of the report in a study's directory.
 pub const REPORT: &str = "report";
@@ -46,8 +48,12 @@ pub struct Report {
     pub incomplete: Vec<Incomplete>,
     /// Learning curves.
     pub curves: Vec<CurveSummary>,
+    /// Until where the curves of a base are compared over seconds on processors.
+    pub cpu_budgets: Vec<CpuBudget>,
     /// Arms against the baseline.
     pub comparisons: Vec<Comparison>,
+    /// The comparisons that the study asks for besides.
+    pub contrasts: Vec<Comparison>,
     /// How soon arms reach the baseline's final level.
     pub reaches: Vec<Reach>,
     /// Panels.
@@ -122,7 +128,9 @@ impl Report {
             cells: data.cells.len(),
             incomplete,
             curves: results::curve_summaries(&data),
+            cpu_budgets: results::cpu_budgets(&data),
             comparisons,
+            contrasts: results::contrasts(&data),
             reaches: results::reaches(&data),
             panels: results::panel_summaries(&data),
             analysers: hindsight.analysers,

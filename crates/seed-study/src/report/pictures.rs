@@ -7,7 +7,7 @@ use seed_env::Split;
 use seed_train::picture::{COLOURS, Chart, Curve, Heights, PictureError, Spread, write_picture};
 use seed_train::statistics::{bootstrap_mean, mean};
 
-use super::data::{CellData, StudyData};
+use super::data::{CellData, Contestant, StudyData};
 use super::hindsight::Hindsight;
 use super::results::{Comparison, Measure, report_key, splits};
 use crate::StudyError;
@@ -49,30 +49,26 @@ impl Painter<'_> {
     }
 
     /// Arms in groups that one picture can show, each with the baseline first.
-    fn arm_groups(&self) -> Vec<Vec<String>> {
-        let plan = &self.data.manifest.plan;
-        let others: Vec<String> = plan
-            .arms
-            .iter()
-            .filter(|arm| **arm != plan.baseline)
-            .cloned()
-            .collect();
+    fn groups(&self) -> Vec<Vec<Contestant>> {
+        let baseline = Contestant::plain(&self.data.manifest.plan.baseline);
+        let mut others = self.data.contestants();
+        others.retain(|contestant| *contestant != baseline);
         if others.is_empty() {
-            return vec![vec![plan.baseline.clone()]];
+            return vec![vec![baseline]];
         }
         others
             .chunks(ARMS)
-            .map(|chunk| std::iter::once(&plan.baseline).chain(chunk).cloned().collect())
+            .map(|chunk| std::iter::once(&baseline).chain(chunk).cloned().collect())
             .collect()
     }
 
     fn curves(&mut self, base: &str, split: Split, over_cpu: bool) -> Result<(), StudyError> {
-        let groups = self.arm_groups();
-        for (number, arms) in groups.iter().enumerate() {
+        let groups = self.groups();
+        for (number, contestants) in groups.iter().enumerate() {
             let mut curves = Vec::new();
-            for arm in arms {
-                let cells = self.data.trained(base, arm);
-                curves.extend(success_curve(arm, base, &cells, split, over_cpu));
+            for contestant in contestants {
+                let cells = self.data.trained(base, &contestant.arm);
+                curves.extend(success_curve(contestant, base, &cells, split, over_cpu));
             }
             if curves.is_empty() {
                 continue;
@@ -215,14 +211,21 @@ impl Painter<'_> {
 }
 
 /// An arm's mean curve with a bootstrap band over cells, or Wilson's bars of a single one.
-fn success_curve(arm: &str, base: &str, cells: &[&CellData], split: Split, over_cpu: bool) -> Option<Curve> {
+fn success_curve(
+    contestant: &Contestant,
+    base: &str,
+    cells: &[&CellData],
+    split: Split,
+    over_cpu: bool,
+) -> Option<Curve> {
+    let (name, prompt) = (contestant.name(), contestant.prompt);
     let curves: Vec<Vec<(f64, f64)>> = cells
         .iter()
         .map(|cell| {
             if over_cpu {
-                cell.cpu_curve(split)
+                cell.cpu_curve(split, prompt)
             } else {
-                cell.curve(split)
+                cell.curve(split, prompt)
             }
         })
         .filter(|curve| curve.len() > 1)
@@ -233,9 +236,8 @@ fn success_curve(arm: &str, base: &str, cells: &[&CellData], split: Split, over_
         return None;
     }
     let spread = if let ([cell], [curve]) = (cells, curves.as_slice()) {
-        let records = cell.evaluations.iter().filter(|record| record.split == split);
         Spread::Bars(
-            records
+            cell.on(split, prompt)
                 .zip(curve)
                 .map(|(record, point)| {
                     (
@@ -247,7 +249,7 @@ fn success_curve(arm: &str, base: &str, cells: &[&CellData], split: Split, over_
                 .collect(),
         )
     } else {
-        let key = report_key(&format!("band/{base}/{arm}/{}", split.name()));
+        let key = report_key(&format!("band/{base}/{name}/{}", split.name()));
         let band = points.iter().enumerate().filter_map(|(index, point)| {
             let values: Vec<f64> = curves
                 .iter()
@@ -261,7 +263,7 @@ fn success_curve(arm: &str, base: &str, cells: &[&CellData], split: Split, over_
     };
     let count = curves.len();
     Some(Curve {
-        name: format!("{arm} ({count} seed{})", if count == 1 { "" } else { "s" }),
+        name: format!("{name} ({count} seed{})", if count == 1 { "" } else { "s" }),
         points,
         spread,
     })

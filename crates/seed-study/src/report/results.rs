@@ -13,9 +13,9 @@ use seed_train::statistics::{
 };
 use serde::Serialize;
 
-use super::data::{CellData, StudyData};
+use super::data::{CellData, Contestant, StudyData};
 use crate::panel::Weights;
-use crate::statistics::{DRAWS, first_reach, holm, mean_curve, sign_flip_p_value, until};
+use crate::statistics::{DRAWS, between, first_reach, holm, mean_curve, sign_flip_p_value};
 
 /// A point of a curve.
 type Point = (f64, f64);
@@ -44,6 +44,8 @@ pub struct CurveSummary {
     pub episodes: f64,
     /// Seconds on processors of a cell's training.
     pub cpu_seconds: Option<f64>,
+    /// What the evaluations' prompts held.
+    pub prompt: EvaluationPrompt,
     /// Success at the first evaluation.
     pub first: f64,
     /// Success at the last evaluation.
@@ -52,18 +54,31 @@ pub struct CurveSummary {
     pub best: f64,
     /// Mean height of the success curve over training episodes.
     pub area: Estimate,
+    /// Mean height of the success curve over seconds on processors, up to the base's budget; `None` without one.
+    pub area_cpu: Option<Estimate>,
+}
+
+/// Seconds on processors that every trained arm of a base was given at least: up to there all can be compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct CpuBudget {
+    /// The base.
+    pub base: String,
+    /// Seconds at which the last of its cells' first evaluations is.
+    pub start: f64,
+    /// Seconds at which the first of its cells ends.
+    pub end: f64,
 }
 
 /// What arms are compared by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "measure", rename_all = "snake_case")]
 pub enum Measure {
-    /// Mean height of the success curve up to the same training episode.
+    /// Mean height of the success curve over the training episodes that both curves cover.
     AreaEpisodes {
         /// The split.
         split: Split,
     },
-    /// Mean height of the success curve up to the same second on processors.
+    /// Mean height of the success curve over the seconds on processors that both curves cover.
     AreaCpu {
         /// The split.
         split: Split,
@@ -99,62 +114,89 @@ impl Measure {
         }
     }
 
-    /// The baseline's and the arm's value on a pair; `None` when one of them lacks it.
-    fn of(&self, baseline: &CellData, arm: &CellData) -> Option<(f64, f64)> {
-        let areas = |left: &[(f64, f64)], right: &[(f64, f64)]| {
-            let end = left.last()?.0.min(right.last()?.0);
-            (end > 0.0).then(|| (mean_height(&until(left, end)), mean_height(&until(right, end))))
+    /// The values of a pair, whoever is compared with first; `None` when one of them lacks it.
+    fn of(&self, left: Side<'_>, right: Side<'_>) -> Option<(f64, f64)> {
+        let areas = |left: &[Point], right: &[Point]| {
+            let (start, end) = common_span([left, right])?;
+            let area = |curve: &[Point]| mean_height(&between(curve, start, end));
+            Some((area(left), area(right)))
         };
+        let both = |value: &dyn Fn(Side<'_>) -> Option<f64>| Some((value(left)?, value(right)?));
         match self {
-            Self::AreaEpisodes { split } => areas(&baseline.curve(*split), &arm.curve(*split)),
-            Self::AreaCpu { split } => areas(&baseline.cpu_curve(*split), &arm.cpu_curve(*split)),
-            Self::Last { split } => Some((
-                baseline.last(*split)?.evaluation.success.value,
-                arm.last(*split)?.evaluation.success.value,
-            )),
+            Self::AreaEpisodes { split } => {
+                let curve = |side: Side<'_>| side.cell.curve(*split, side.prompt);
+                areas(&curve(left), &curve(right))
+            }
+            Self::AreaCpu { split } => {
+                let curve = |side: Side<'_>| side.cell.cpu_curve(*split, side.prompt);
+                areas(&curve(left), &curve(right))
+            }
+            Self::Last { split } => both(&|side: Side<'_>| {
+                let last = side.cell.last(*split, side.prompt)?;
+                Some(last.evaluation.success.value)
+            }),
             Self::Panel {
                 panel,
                 split,
                 temperature,
-            } => {
-                let value = |cell: &CellData| {
-                    cell.panels
-                        .iter()
-                        .find(|record| {
-                            record.panel == *panel
-                                && record.weights == Weights::Final
-                                && record.result.split == *split
-                                && record.result.prompt.is_plain()
-                                && record.temperature.to_string() == *temperature
-                        })
-                        .map(|record| record.result.evaluation.success.value)
-                };
-                Some((value(baseline)?, value(arm)?))
-            }
+            } => both(&|side: Side<'_>| {
+                let found = side.cell.panels.iter().find(|record| {
+                    record.panel == *panel
+                        && record.weights == Weights::Final
+                        && record.result.split == *split
+                        && record.result.prompt == side.prompt
+                        && record.temperature.to_string() == *temperature
+                });
+                found.map(|record| record.result.evaluation.success.value)
+            }),
         }
     }
 }
 
-/// An arm against the baseline.
+/// One cell of a pair, under one kind of prompt.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    cell: &'a CellData,
+    prompt: EvaluationPrompt,
+}
+
+/// Where all curves of more than one point lie above; `None` where that is nowhere, or none has two points.
+fn common_span<'a>(curves: impl IntoIterator<Item = &'a [Point]>) -> Option<(f64, f64)> {
+    let mut span: Option<(f64, f64)> = None;
+    for curve in curves {
+        let (Some(first), Some(last)) = (curve.first(), curve.last()) else {
+            return None;
+        };
+        if curve.len() > 1 {
+            let (start, end) = span.unwrap_or((first.0, last.0));
+            span = Some((start.max(first.0), end.min(last.0)));
+        }
+    }
+    span.filter(|(start, end)| start < end)
+}
+
+/// An arm against another, mostly the baseline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// What is compared.
     pub measure: Measure,
-    /// The arm.
+    /// The arm, with its prompt unless that is the plain one.
     pub arm: String,
+    /// The arm it is compared with, under the plain prompt.
+    pub against: String,
     /// Pairs of equal base and seed.
     pub pairs: usize,
-    /// The baseline's mean over the pairs.
-    pub baseline_mean: f64,
+    /// The other's mean over the pairs.
+    pub against_mean: f64,
     /// The arm's mean over the pairs.
     pub arm_mean: f64,
-    /// The arm's mean less the baseline's.
+    /// The arm's mean less the other's.
     pub difference: f64,
     /// Percentile bootstrap over pairs; `None` where a base has fewer than two.
     pub interval: Option<Interval>,
     /// Two-sided p-value by sign flips.
     pub p_value: f64,
-    /// The same, corrected by Holm for all arms under this measure.
+    /// The same, corrected by Holm for all comparisons of its table under this measure.
     pub corrected: f64,
 }
 
@@ -163,7 +205,7 @@ pub struct Comparison {
 pub struct Reach {
     /// The base.
     pub base: String,
-    /// The arm.
+    /// The arm, with its prompt unless that is the plain one.
     pub arm: String,
     /// The baseline's mean success at its last evaluation on the primary split.
     pub level: f64,
@@ -202,59 +244,102 @@ pub(crate) fn report_key(what: &str) -> RandomKey {
     RandomKey::new(0).with_text("report", what)
 }
 
-/// The table of learning curves: every arm on every base and split.
+/// Until where the curves of a base can be compared over seconds on processors; bases without such curves are left out.
+pub(crate) fn cpu_budgets(data: &StudyData) -> Vec<CpuBudget> {
+    let plan = &data.manifest.plan;
+    let of_base = |base: &String| {
+        let curves: Vec<Vec<Point>> = plan
+            .arms
+            .iter()
+            .flat_map(|arm| data.trained(base, arm))
+            .map(|cell| cell.cpu_curve(plan.primary, EvaluationPrompt::Plain))
+            .filter(|curve| !curve.is_empty())
+            .collect();
+        let (start, end) = common_span(slices(&curves))?;
+        Some(CpuBudget {
+            base: base.clone(),
+            start,
+            end,
+        })
+    };
+    plan.bases.iter().filter_map(of_base).collect()
+}
+
+/// The table of learning curves: everyone on every base and split.
 pub(crate) fn curve_summaries(data: &StudyData) -> Vec<CurveSummary> {
     let plan = &data.manifest.plan;
+    let budgets = cpu_budgets(data);
     let mut rows = Vec::new();
     for split in splits(data) {
         for base in &plan.bases {
-            for arm in &plan.arms {
-                let cells = data.trained(base, arm);
-                let curves: Vec<Vec<(f64, f64)>> = cells
-                    .iter()
-                    .map(|cell| cell.curve(split))
-                    .filter(|curve| !curve.is_empty())
-                    .collect();
-                let of = |value: &dyn Fn(&[Point]) -> f64| -> Vec<f64> {
-                    curves.iter().map(|curve| value(curve)).collect()
-                };
-                let key = report_key(&format!("curve/{base}/{arm}/{}", split.name()));
-                let lasts = of(&|curve| curve.last().map_or(0.0, |point| point.1));
-                let areas = of(&mean_height);
-                let (Some(last), Some(area)) = (
-                    estimate(&lasts, key.with("what", 0)),
-                    estimate(&areas, key.with("what", 1)),
-                ) else {
-                    continue;
-                };
-                let cpu: Vec<f64> = cells
-                    .iter()
-                    .filter_map(|cell| cell.cpu_seconds.values().last().copied())
-                    .collect();
-                rows.push(CurveSummary {
-                    base: base.clone(),
-                    arm: arm.clone(),
-                    split,
-                    episodes: mean(&of(&|curve| curve.last().map_or(0.0, |point| point.0))),
-                    cpu_seconds: Some(mean(&cpu)).filter(|seconds| *seconds > 0.0),
-                    first: mean(&of(&|curve| curve.first().map_or(0.0, |point| point.1))),
-                    best: mean(&of(&|curve| {
-                        curve.iter().map(|point| point.1).fold(0.0, f64::max)
-                    })),
-                    last,
-                    area,
-                });
-            }
+            let budget = budgets.iter().find(|budget| budget.base == *base);
+            let summaries = data
+                .contestants()
+                .into_iter()
+                .filter_map(|contestant| curve_summary(data, base, split, &contestant, budget));
+            rows.extend(summaries);
         }
     }
     rows
+}
+
+fn curve_summary(
+    data: &StudyData,
+    base: &str,
+    split: Split,
+    contestant: &Contestant,
+    budget: Option<&CpuBudget>,
+) -> Option<CurveSummary> {
+    let prompt = contestant.prompt;
+    let cells = data.trained(base, &contestant.arm);
+    let curves: Vec<Vec<Point>> = cells
+        .iter()
+        .map(|cell| cell.curve(split, prompt))
+        .filter(|curve| !curve.is_empty())
+        .collect();
+    let of =
+        |value: &dyn Fn(&[Point]) -> f64| -> Vec<f64> { curves.iter().map(|curve| value(curve)).collect() };
+    let key = report_key(&format!("curve/{base}/{}/{}", contestant.name(), split.name()));
+    let lasts = of(&|curve| curve.last().map_or(0.0, |point| point.1));
+    let areas = of(&mean_height);
+    let cpu: Vec<f64> = cells
+        .iter()
+        .filter_map(|cell| cell.cpu_seconds.values().last().copied())
+        .collect();
+    let area_cpu = budget.and_then(|budget| {
+        let areas: Vec<f64> = cells
+            .iter()
+            .map(|cell| cell.cpu_curve(split, prompt))
+            .filter(|curve| !curve.is_empty())
+            .map(|curve| mean_height(&between(&curve, budget.start, budget.end)))
+            .collect();
+        estimate(&areas, key.with("what", 2))
+    });
+    Some(CurveSummary {
+        base: base.to_owned(),
+        arm: contestant.arm.clone(),
+        split,
+        prompt,
+        episodes: mean(&of(&|curve| curve.last().map_or(0.0, |point| point.0))),
+        cpu_seconds: Some(mean(&cpu)).filter(|seconds| *seconds > 0.0),
+        first: mean(&of(&|curve| curve.first().map_or(0.0, |point| point.1))),
+        best: mean(&of(&|curve| {
+            curve.iter().map(|point| point.1).fold(0.0, f64::max)
+        })),
+        last: estimate(&lasts, key.with("what", 0))?,
+        area: estimate(&areas, key.with("what", 1))?,
+        area_cpu,
+    })
 }
 
 /// The splits that cells were evaluated on, the primary one first.
 pub(crate) fn splits(data: &StudyData) -> Vec<Split> {
     let mut splits = vec![data.manifest.plan.primary];
     for split in [Split::Seen, Split::Unseen, Split::Development, Split::Train] {
-        let is_played = data.cells.iter().any(|cell| cell.last(split).is_some());
+        let is_played = data
+            .cells
+            .iter()
+            .any(|cell| cell.last(split, EvaluationPrompt::Plain).is_some());
         if is_played && !splits.contains(&split) {
             splits.push(split);
         }
@@ -272,6 +357,7 @@ pub(crate) fn measures(data: &StudyData) -> Vec<Measure> {
     for split in splits(data) {
         if split != primary {
             measures.push(Measure::AreaEpisodes { split });
+            measures.push(Measure::AreaCpu { split });
         }
         measures.push(Measure::Last { split });
     }
@@ -292,47 +378,38 @@ pub(crate) fn measures(data: &StudyData) -> Vec<Measure> {
     measures
 }
 
-/// Every arm against the baseline under every measure; p-values are corrected over the arms of a measure.
+/// Everyone against the baseline under every measure; p-values are corrected over the comparisons of a measure.
 pub(crate) fn comparisons(data: &StudyData) -> Vec<Comparison> {
-    let plan = &data.manifest.plan;
+    let baseline = &data.manifest.plan.baseline;
+    let pairs: Vec<(Contestant, String)> = data
+        .contestants()
+        .into_iter()
+        .filter(|contestant| *contestant != Contestant::plain(baseline))
+        .map(|contestant| (contestant, baseline.clone()))
+        .collect();
+    families(data, &pairs)
+}
+
+/// The comparisons that a study asks for besides those with the baseline, corrected for themselves.
+pub(crate) fn contrasts(data: &StudyData) -> Vec<Comparison> {
+    let pairs: Vec<(Contestant, String)> = data
+        .manifest
+        .plan
+        .contrasts
+        .iter()
+        .map(|contrast| (Contestant::plain(&contrast.arm), contrast.against.clone()))
+        .collect();
+    families(data, &pairs)
+}
+
+/// Some comparisons under every measure, each measure a family of its own.
+fn families(data: &StudyData, pairs: &[(Contestant, String)]) -> Vec<Comparison> {
     let mut rows = Vec::new();
     for measure in measures(data) {
-        let mut family: Vec<Comparison> = Vec::new();
-        for arm in plan.arms.iter().filter(|arm| **arm != plan.baseline) {
-            let strata: Vec<Vec<(f64, f64)>> = data
-                .pairs(arm)
-                .iter()
-                .map(|pairs| {
-                    pairs
-                        .iter()
-                        .filter_map(|(baseline, cell)| measure.of(baseline, cell))
-                        .collect()
-                })
-                .filter(|values: &Vec<(f64, f64)>| !values.is_empty())
-                .collect();
-            let all: Vec<(f64, f64)> = strata.concat();
-            if all.is_empty() {
-                continue;
-            }
-            let differences: Vec<Vec<f64>> = strata
-                .iter()
-                .map(|values| values.iter().map(|(left, right)| right - left).collect())
-                .collect();
-            let baseline_mean = mean(&all.iter().map(|pair| pair.0).collect::<Vec<_>>());
-            let arm_mean = mean(&all.iter().map(|pair| pair.1).collect::<Vec<_>>());
-            let key = report_key(&format!("comparison/{arm}/{}", measure.name()));
-            family.push(Comparison {
-                measure: measure.clone(),
-                arm: arm.clone(),
-                pairs: all.len(),
-                baseline_mean,
-                arm_mean,
-                difference: mean(&differences.concat()),
-                interval: stratified_bootstrap_mean(&differences, DRAWS, key.with("what", 0)),
-                p_value: sign_flip_p_value(&differences.concat(), key.with("what", 1)),
-                corrected: 1.0,
-            });
-        }
+        let mut family: Vec<Comparison> = pairs
+            .iter()
+            .filter_map(|(contestant, against)| comparison(data, &measure, contestant, against))
+            .collect();
         let corrected = holm(&family.iter().map(|row| row.p_value).collect::<Vec<_>>());
         for (row, corrected) in family.iter_mut().zip(corrected) {
             row.corrected = corrected;
@@ -342,7 +419,55 @@ pub(crate) fn comparisons(data: &StudyData) -> Vec<Comparison> {
     rows
 }
 
-/// How soon each arm reaches the baseline's final level, by base. Seeds are resampled in pairs where both arms have them.
+/// One comparison, not yet corrected; `None` without a pair.
+fn comparison(
+    data: &StudyData,
+    measure: &Measure,
+    contestant: &Contestant,
+    against: &str,
+) -> Option<Comparison> {
+    let value = |(left, right): &(&CellData, &CellData)| {
+        let left = Side {
+            cell: left,
+            prompt: EvaluationPrompt::Plain,
+        };
+        let right = Side {
+            cell: right,
+            prompt: contestant.prompt,
+        };
+        measure.of(left, right)
+    };
+    let strata: Vec<Vec<(f64, f64)>> = data
+        .pairs(against, &contestant.arm)
+        .iter()
+        .map(|pairs| pairs.iter().filter_map(value).collect())
+        .filter(|values: &Vec<(f64, f64)>| !values.is_empty())
+        .collect();
+    let all: Vec<(f64, f64)> = strata.concat();
+    if all.is_empty() {
+        return None;
+    }
+    let differences: Vec<Vec<f64>> = strata
+        .iter()
+        .map(|values| values.iter().map(|(left, right)| right - left).collect())
+        .collect();
+    let arm = contestant.name();
+    let key = report_key(&format!("comparison/{arm}/{against}/{}", measure.name()));
+    Some(Comparison {
+        measure: measure.clone(),
+        arm,
+        against: against.to_owned(),
+        pairs: all.len(),
+        against_mean: mean(&all.iter().map(|pair| pair.0).collect::<Vec<_>>()),
+        arm_mean: mean(&all.iter().map(|pair| pair.1).collect::<Vec<_>>()),
+        difference: mean(&differences.concat()),
+        interval: stratified_bootstrap_mean(&differences, DRAWS, key.with("what", 0)),
+        p_value: sign_flip_p_value(&differences.concat(), key.with("what", 1)),
+        corrected: 1.0,
+    })
+}
+
+/// How soon everyone reaches the baseline's final level, by base. Seeds are resampled in pairs where both arms have them.
 pub(crate) fn reaches(data: &StudyData) -> Vec<Reach> {
     let plan = &data.manifest.plan;
     let mut rows = Vec::new();
@@ -351,25 +476,31 @@ pub(crate) fn reaches(data: &StudyData) -> Vec<Reach> {
         if baseline.is_empty() {
             continue;
         }
-        for arm in &plan.arms {
-            let cells = data.trained(base, arm);
+        for contestant in data.contestants() {
+            let cells = data.trained(base, &contestant.arm);
             if cells.is_empty() {
                 continue;
             }
+            let arm = contestant.name();
             let key = report_key(&format!("reach/{base}/{arm}"));
-            let of = |curve: &dyn Fn(&CellData) -> Vec<(f64, f64)>| {
-                let baseline: Vec<Vec<(f64, f64)>> = baseline.iter().map(|cell| curve(cell)).collect();
-                let arm: Vec<Vec<(f64, f64)>> = cells.iter().map(|cell| curve(cell)).collect();
+            let of = |curve: &dyn Fn(&CellData, EvaluationPrompt) -> Vec<Point>| {
+                let baseline: Vec<Vec<Point>> = baseline
+                    .iter()
+                    .map(|cell| curve(cell, EvaluationPrompt::Plain))
+                    .collect();
+                let arm: Vec<Vec<Point>> = cells.iter().map(|cell| curve(cell, contestant.prompt)).collect();
                 let is_recorded = baseline.iter().chain(&arm).all(|curve| curve.len() > 1);
                 is_recorded.then(|| reached(&baseline, &arm, key))
             };
-            let Some((level, baseline_episodes, episodes)) = of(&|cell| cell.curve(plan.primary)) else {
+            let Some((level, baseline_episodes, episodes)) =
+                of(&|cell, prompt| cell.curve(plan.primary, prompt))
+            else {
                 continue;
             };
-            let cpu = of(&|cell| cell.cpu_curve(plan.primary));
+            let cpu = of(&|cell, prompt| cell.cpu_curve(plan.primary, prompt));
             rows.push(Reach {
                 base: base.clone(),
-                arm: arm.clone(),
+                arm,
                 level,
                 baseline_episodes,
                 episodes,

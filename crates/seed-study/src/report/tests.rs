@@ -13,7 +13,7 @@ use serde_json::json;
 use super::*;
 use crate::manifest::{GroupRecord, Manifest, StartRecord};
 use crate::panel::{PanelRecord, Weights};
-use crate::plan::{Panel, cell_directory};
+use crate::plan::{Contrast, Panel, cell_directory};
 
 const TASKS: usize = 200;
 const ITERATIONS: u64 = 6;
@@ -43,24 +43,37 @@ struct Arm {
     name: &'static str,
     slope: f64,
     cpu: f64,
+    iterations: u64,
+    /// What a skill in the prompt adds to success, where the arm is evaluated so.
+    with_library: Option<f64>,
 }
 
-const ARMS: [Arm; 3] = [
+const GRPO: Arm = Arm {
+    name: "GRPO",
+    slope: 0.05,
+    cpu: 10.0,
+    iterations: ITERATIONS,
+    with_library: None,
+};
+
+const ARMS: [Arm; 4] = [
+    GRPO,
     Arm {
-        name: "GRPO",
-        slope: 0.05,
-        cpu: 10.0,
+        name: "Vanilla",
+        iterations: 0,
+        ..GRPO
     },
     // Twice as fast an ascent at one and a half times the cost.
     Arm {
         name: "SEED",
         slope: 0.10,
         cpu: 15.0,
+        ..GRPO
     },
     Arm {
         name: "same",
-        slope: 0.05,
-        cpu: 10.0,
+        with_library: Some(0.2),
+        ..GRPO
     },
 ];
 
@@ -97,7 +110,7 @@ fn panel_records(weights: Weights, plain: f64) -> Vec<PanelRecord> {
     ]
 }
 
-/// Writes a study of three arms, two bases and four seeds in which the last cell is not there and one is half done.
+/// Writes a study of four arms, two bases and four seeds in which the last cell is not there and one is half done.
 fn write_study(directory: &Path) {
     let text = "[world]\nname = \"household-studio\"\n[algorithm]\niterations = 6\n";
     let config = Loaded::<TrainConfig>::from_text("test", text, &[])
@@ -128,6 +141,10 @@ fn write_study(directory: &Path) {
         primary: Split::Seen,
         bases: BASES.map(str::to_owned).to_vec(),
         arms: ARMS.iter().map(|arm| arm.name.to_owned()).collect(),
+        contrasts: vec![Contrast {
+            arm: "SEED".to_owned(),
+            against: "same".to_owned(),
+        }],
         groups,
         starts: starts.to_vec(),
         panels: vec![panel(vec![Weights::Initial, Weights::Final])],
@@ -148,7 +165,11 @@ fn write_study(directory: &Path) {
         if index + 1 == cells.len() {
             continue;
         }
-        let iterations = if index + 2 == cells.len() { 3 } else { ITERATIONS };
+        let iterations = if index + 2 == cells.len() {
+            3
+        } else {
+            arm.iterations
+        };
         write_cell(&cell_directory(directory, cell), arm, cell.seed, iterations);
     }
 }
@@ -160,14 +181,14 @@ fn write_cell(folder: &Path, arm: &Arm, seed: u64, iterations: u64) {
         "host": "h"
     });
     fs_err::write(folder.join("run.json"), record.to_string()).unwrap();
-    // A curve is of plain play: the perfect play with a skill after each point is none of its points.
     let evaluations = (0..=iterations).flat_map(|iteration| {
         let plain = success(arm.slope, seed, iteration);
-        [
-            (EvaluationPrompt::Plain, plain),
-            (EvaluationPrompt::LibrarySkill, 1.0),
-        ]
-        .map(|(prompt, success)| {
+        let prompts = [
+            Some((EvaluationPrompt::Plain, plain)),
+            arm.with_library
+                .map(|more| (EvaluationPrompt::LibrarySkill, plain + more)),
+        ];
+        prompts.into_iter().flatten().map(move |(prompt, success)| {
             let result = PanelResult {
                 split: Split::Seen,
                 prompt,
@@ -182,12 +203,16 @@ fn write_cell(folder: &Path, arm: &Arm, seed: u64, iterations: u64) {
         |step: u64, metrics: serde_json::Value| json!({ "schema": 1, "step": step, "metrics": metrics });
     let timings = (1..=iterations).map(|step| line(step, json!({ "timing/cpu_seconds": arm.cpu })));
     seed_run::write_json_lines(&folder.join("timings.jsonl"), timings).unwrap();
-    let gap =
-        |step: u64| json!({ "seed/gap_mean_success": 0.1 / step as f64, "seed/gap_mean_failure": -0.05 });
+    let gap = |step: u64| {
+        json!({
+            "seed/gap_mean_success": 0.1 / step as f64, "seed/gap_mean_failure": -0.05,
+            "seed/gate_mean_success": 0.625, "seed/gate_mean_failure": 0.375
+        })
+    };
     let metrics =
         (1..=iterations).map(|step| line(step, if arm.name == "SEED" { gap(step) } else { json!({}) }));
     seed_run::write_json_lines(&folder.join("metrics.jsonl"), metrics).unwrap();
-    if iterations == ITERATIONS {
+    if iterations == arm.iterations {
         fs_err::write(folder.join("summary.json"), "{}").unwrap();
         let last = success(arm.slope, seed, iterations);
         seed_run::write_json_lines(&folder.join("panels.jsonl"), panel_records(Weights::Final, last))
@@ -215,13 +240,49 @@ fn the_numbers_are_those_of_the_formula() {
         area.pairs, 7,
         "the half-done cell has no part, though its partner does"
     );
-    // All seven differences are equal: only two of the 128 sign patterns reach their mean.
-    assert!((area.p_value - 2.0 / 128.0).abs() < 1e-12 && (area.corrected - 4.0 / 128.0).abs() < 1e-12);
+    // All seven differences are equal: only two of the 128 sign patterns reach their mean. One of the four comparisons has a
+    // lower p-value.
+    assert!((area.p_value - 2.0 / 128.0).abs() < 1e-12 && (area.corrected - 6.0 / 128.0).abs() < 1e-12);
     // At 60 seconds on processors the faster arm has had four of its iterations.
     let cpu = comparison(&report, "SEED", &Measure::AreaCpu { split: Split::Seen });
     assert!((cpu.difference - 0.05).abs() < 1e-9, "{cpu:?}");
     let same = comparison(&report, "same", &Measure::AreaEpisodes { split: Split::Seen });
     assert!(same.difference.abs() < 1e-12 && same.p_value == 1.0, "{same:?}");
+    // What trains nothing stays where it is, however long the baseline goes on.
+    for measure in [
+        Measure::AreaEpisodes { split: Split::Seen },
+        Measure::AreaCpu { split: Split::Seen },
+    ] {
+        let vanilla = comparison(&report, "Vanilla", &measure);
+        assert!((vanilla.difference + 0.15).abs() < 1e-9, "{vanilla:?}");
+        let with_skill = comparison(&report, "same, library_skill", &measure);
+        assert!((with_skill.difference - 0.2).abs() < 1e-9, "{with_skill:?}");
+    }
+    let contrast = &report.contrasts[0];
+    assert_eq!(
+        (contrast.arm.as_str(), contrast.against.as_str()),
+        ("SEED", "same")
+    );
+    assert!((contrast.difference - 0.15).abs() < 1e-9, "{contrast:?}");
+    assert!(
+        (contrast.corrected - 2.0 / 128.0).abs() < 1e-12,
+        "the only one of its table"
+    );
+    // The budget is that of the cheapest trained arm; the dearer one is at .41 of it on average, not at its end.
+    let budgets: Vec<f64> = report.cpu_budgets.iter().map(|budget| budget.end).collect();
+    assert_eq!(budgets, [60.0, 60.0]);
+    let area_cpu = |arm: &str| {
+        let mut rows = report.curves.iter();
+        let row = rows.find(|row| row.base == "A" && row.arm == arm).unwrap();
+        row.area_cpu.as_ref().unwrap().mean
+    };
+    for (arm, expected) in [("GRPO", 0.36), ("SEED", 0.41), ("Vanilla", 0.21)] {
+        assert!(
+            (area_cpu(arm) - expected).abs() < 1e-9,
+            "{arm}: {}",
+            area_cpu(arm)
+        );
+    }
     let reach = report
         .reaches
         .iter()

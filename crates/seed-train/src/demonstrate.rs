@@ -5,7 +5,7 @@
 //! (`act_with_other_skill`), and writing the skill of a finished episode (`analyse`). Only training tasks are played.
 //! Example `i` depends on the seed and `i` alone.
 //!
-//! Not for: how a world is played by script ([`script`]).
+//! Not for: how a world is played by script (its module `script`).
 
 mod script;
 

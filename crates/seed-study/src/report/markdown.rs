@@ -56,11 +56,8 @@ impl Report {
             text.push('\n');
             let mut all = vec![COMPARISON.map(str::to_lowercase).to_vec()];
             all.extend(rows);
+            all.extend(rows_of(&self.contrasts));
             text.push_str(&aligned(&all, 3));
-        }
-        if !self.contrasts.is_empty() {
-            text.push('\n');
-            text.push_str(&aligned(&rows_of(&self.contrasts), 3));
         }
         text
     }

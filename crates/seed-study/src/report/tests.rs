@@ -283,6 +283,8 @@ fn the_numbers_are_those_of_the_formula() {
             area_cpu(arm)
         );
     }
+    let vanilla = report.curves.iter().find(|row| row.arm == "Vanilla").unwrap();
+    assert!((vanilla.area.mean - 0.21).abs() < 1e-9, "{vanilla:?}");
     let reach = report
         .reaches
         .iter()

@@ -60,6 +60,19 @@ pub fn log_prob_of_row(logits: &[f32], token: u32, temperature: f32) -> LogProb 
     of_token(logits, token, temperature, statistics)
 }
 
+/// The log-probs of some tokens of one row, each with the bits of [`log_prob_of_row`].
+///
+/// # Panics
+///
+/// Panics when a token is not under `logits.len()`.
+pub fn log_probs_of_row(logits: &[f32], tokens: &[u32], temperature: f32) -> Vec<f32> {
+    let statistics = statistics(InstructionSet::current(), logits, temperature);
+    tokens
+        .iter()
+        .map(|&token| of_token(logits, token, temperature, statistics).log_prob)
+        .collect()
+}
+
 fn of_token(logits: &[f32], token: u32, temperature: f32, statistics: Statistics) -> LogProb {
     let shifted = (logits[token as usize] - statistics.greatest) * (1.0 / temperature);
     LogProb {

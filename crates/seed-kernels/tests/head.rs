@@ -3,7 +3,9 @@
 mod support;
 
 use proptest::prelude::*;
-use seed_kernels::head::{HeadPass, log_prob_of_row, token_log_probs, token_log_probs_backward};
+use seed_kernels::head::{
+    HeadPass, log_prob_of_row, log_probs_of_row, token_log_probs, token_log_probs_backward,
+};
 use seed_kernels::matmul::{PackedMatrix, matmul};
 use support::{assert_bits, assert_close, assert_gradient, double, each_circumstance, noise};
 
@@ -146,6 +148,10 @@ fn uniform_and_certain_rows_have_known_values() {
     let certain = log_prob_of_row(&[1000.0, 0.0, -1000.0], 0, 1.0);
     assert_eq!((certain.log_prob, certain.entropy), (0.0, 0.0));
     assert_eq!(log_prob_of_row(&[1000.0, 0.0, -1000.0], 2, 1.0).log_prob, -2000.0);
+    assert_eq!(
+        log_probs_of_row(&[1000.0, 0.0, -1000.0], &[2, 0, 1], 1.0),
+        [-2000.0, 0.0, -1000.0]
+    );
 }
 
 #[test]

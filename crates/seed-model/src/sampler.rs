@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use seed_kernels::head::{greatest, log_prob_of_row};
+use seed_kernels::head::{greatest, log_prob_of_row, log_probs_of_row};
 use seed_kernels::math::exp_in_place;
 
 use crate::error::ModelError;
@@ -90,22 +90,31 @@ pub struct Alternative {
 
 /// The `count` most probable tokens, the most probable first.
 pub(crate) fn alternatives(logits: &[f32], count: usize, temperature: f32) -> Vec<Alternative> {
-    let mut tokens: Vec<usize> = (0..logits.len()).collect();
-    let count = count.min(tokens.len());
+    let tokens: Vec<u32> = ranked(logits, count)
+        .into_iter()
+        .map(|token| token as u32)
+        .collect();
+    let log_probs = log_probs_of_row(logits, &tokens, temperature);
+    tokens
+        .into_iter()
+        .zip(log_probs)
+        .map(|(token, log_prob)| Alternative { token, log_prob })
+        .collect()
+}
+
+/// The `count` most probable tokens, or all where there are fewer, the most probable first.
+fn ranked(logits: &[f32], count: usize) -> Vec<usize> {
     if count == 0 {
         return Vec::new();
     }
     let order = |left: &usize, right: &usize| most_probable_first(logits, *left, *right);
-    tokens.select_nth_unstable_by(count - 1, order);
-    tokens.truncate(count);
+    let mut tokens: Vec<usize> = (0..logits.len()).collect();
+    if count < tokens.len() {
+        tokens.select_nth_unstable_by(count - 1, order);
+        tokens.truncate(count);
+    }
     tokens.sort_unstable_by(order);
     tokens
-        .into_iter()
-        .map(|token| Alternative {
-            token: token as u32,
-            log_prob: log_prob_of_row(logits, token as u32, temperature).log_prob,
-        })
-        .collect()
 }
 
 /// Decreasing logits, ties by the lower id.
@@ -153,13 +162,7 @@ fn draw(logits: &[f32], sampling: &Sampling, uniform: f64) -> (u32, f64) {
     if all && sampling.top_p >= 1.0 {
         return (pick_from_blocks(&weights, &blocks, uniform * total), 1.0);
     }
-    let order = |left: &usize, right: &usize| most_probable_first(logits, *left, *right);
-    let mut tokens: Vec<usize> = (0..logits.len()).collect();
-    if !all {
-        tokens.select_nth_unstable_by(sampling.top_k - 1, order);
-        tokens.truncate(sampling.top_k);
-    }
-    tokens.sort_unstable_by(order);
+    let mut tokens = ranked(logits, if all { logits.len() } else { sampling.top_k });
     let mut kept: f64 = tokens.iter().copied().map(weight).sum();
     if sampling.top_p < 1.0 {
         let enough = kept * f64::from(sampling.top_p);

@@ -38,7 +38,7 @@ const SMALL_FILE: u64 = 4 << 20;
 /// Largest `tokenizer.json` and `tokenizer_config.json`: those of vocabularies of 250,000 tokens have about 35 MB.
 const TOKENIZER_FILE: u64 = 256 << 20;
 
-/// A model read from a directory.
+/// A model read from a directory or a GGUF file.
 #[derive(Clone, Debug)]
 pub struct ModelDirectory {
     /// The architecture.
@@ -253,25 +253,80 @@ fn chat_template_option(options: &Map<String, Value>) -> Option<&str> {
 ///
 /// # Errors
 /// [`ModelError::AlreadyExists`]; [`ModelError::ParameterShape`] or [`ModelError::ParameterMissing`] where the
-/// parameters are not those of the configuration; [`ModelError::File`] where writing fails.
+/// parameters are not those of the configuration; [`ModelError::Unrepresentable`] where a weight is out of the range of
+/// the element type; [`ModelError::File`] where writing fails.
 pub fn save_directory(
     directory: impl AsRef<Path>,
     contents: DirectoryContents<'_>,
     options: ShardOptions,
 ) -> Result<(), ModelError> {
     let directory = directory.as_ref();
-    check_layout(contents.config, contents.parameters)?;
+    check_contents(&contents, options)?;
     if fs::symlink_metadata(directory).is_ok() {
         return Err(ModelError::AlreadyExists {
             path: directory.to_owned(),
         });
     }
-    let parent = match directory.parent() {
+    let draft = write_draft(directory, &contents, options)?;
+    if let Err(error) = fs::rename(&draft, directory) {
+        // The first error is the one to tell; what cannot be removed is a hidden directory with a telling name.
+        let _ = fs::remove_dir_all(&draft);
+        return Err(error.into());
+    }
+    sync_directory(parent_of(directory))?;
+    Ok(())
+}
+
+/// As [`save_directory`] in place of a directory that is there, which is moved aside only when the new one is complete,
+/// and removed at the end.
+///
+/// # Errors
+/// As [`save_directory`]. The old directory is then where it was, or, where it could not be put back, beside it.
+pub fn replace_directory(
+    directory: impl AsRef<Path>,
+    contents: DirectoryContents<'_>,
+    options: ShardOptions,
+) -> Result<(), ModelError> {
+    let directory = directory.as_ref();
+    check_contents(&contents, options)?;
+    let draft = write_draft(directory, &contents, options)?;
+    let aside = draft.with_extension("old");
+    let renamed = fs::rename(directory, &aside).and_then(|()| {
+        fs::rename(&draft, directory).inspect_err(|_| {
+            let _ = fs::rename(&aside, directory);
+        })
+    });
+    if let Err(error) = renamed {
+        let _ = fs::remove_dir_all(&draft);
+        return Err(error.into());
+    }
+    sync_directory(parent_of(directory))?;
+    fs::remove_dir_all(&aside)?;
+    Ok(())
+}
+
+fn check_contents(contents: &DirectoryContents<'_>, options: ShardOptions) -> Result<(), ModelError> {
+    check_layout(contents.config, contents.parameters)?;
+    check_range(contents.parameters, options.element_type)
+}
+
+fn parent_of(directory: &Path) -> &Path {
+    match directory.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// Writes a complete directory beside `directory`, so that a rename stays within one file system, and syncs it. Nothing
+/// is left of it on an error.
+fn write_draft(
+    directory: &Path,
+    contents: &DirectoryContents<'_>,
+    options: ShardOptions,
+) -> Result<PathBuf, ModelError> {
+    let parent = parent_of(directory);
     fs::create_dir_all(parent)?;
-    // Beside the target, so that the rename stays within one file system. Dropped (and removed) on every error.
+    // Dropped (and removed) on every error.
     let draft = tempfile::Builder::new()
         .prefix(".model-")
         .suffix(".partial")
@@ -279,9 +334,9 @@ pub fn save_directory(
     let write =
         |name: &str, text: &str| write_file(&draft.path().join(name), |file| file.write_all(text.as_bytes()));
     write(CONFIG, &contents.config.to_json())?;
-    write(GENERATION_CONFIG, &generation_config(&contents))?;
+    write(GENERATION_CONFIG, &generation_config(contents))?;
     write(TOKENIZER, &contents.tokenizer.to_json()?)?;
-    write(TOKENIZER_CONFIG, &tokenizer_config(&contents))?;
+    write(TOKENIZER_CONFIG, &tokenizer_config(contents))?;
     if let Some(template) = contents.chat {
         write(CHAT_TEMPLATE, template.source())?;
     }
@@ -289,13 +344,25 @@ pub fn save_directory(
     sync_directory(draft.path())?;
     let draft = draft.keep();
     make_readable(&draft)?;
-    if let Err(error) = fs::rename(&draft, directory) {
-        // The first error is the one to tell; what cannot be removed is a hidden directory with a telling name.
-        let _ = fs::remove_dir_all(&draft);
-        return Err(error.into());
+    Ok(draft)
+}
+
+/// The largest number of half precision.
+const LARGEST_HALF: f32 = 65_504.0;
+
+/// Refuses weights that would become infinite. The types other than half precision have the range of f32.
+fn check_range(parameters: &Parameters, element_type: ElementType) -> Result<(), ModelError> {
+    if element_type != ElementType::F16 {
+        return Ok(());
     }
-    sync_directory(parent)?;
-    Ok(())
+    let large = parameters.iter().find_map(|parameter| {
+        let value = parameter.values.iter().find(|value| value.abs() > LARGEST_HALF)?;
+        Some((parameter.name.to_owned(), *value))
+    });
+    match large {
+        Some((name, value)) => Err(ModelError::Unrepresentable { name, value }),
+        None => Ok(()),
+    }
 }
 
 /// Refuses parameters of another configuration: the directory could not be read back.
@@ -447,6 +514,24 @@ pub(crate) fn in_file(path: PathBuf, error: ModelError) -> ModelError {
     ModelError::InFile {
         path,
         source: Box::new(error),
+    }
+}
+
+/// Refuses values of a tensor, the first of which is its element `first`, that are not finite.
+pub(crate) fn refuse_non_finite(
+    path: &Path,
+    name: &str,
+    first: usize,
+    values: &[f32],
+) -> Result<(), ModelError> {
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(position) => Err(ModelError::TensorNonFinite {
+            path: path.to_owned(),
+            name: name.to_owned(),
+            element: first + position,
+            value: values[position],
+        }),
+        None => Ok(()),
     }
 }
 

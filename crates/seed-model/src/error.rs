@@ -157,6 +157,16 @@ pub enum ModelError {
         /// The directory.
         path: PathBuf,
     },
+    /// A weight is beyond the range of half precision.
+    #[error(
+        "tensor `{name}` holds `{value}`, which half precision cannot hold; write the weights as f32 or bf16"
+    )]
+    Unrepresentable {
+        /// The tensor.
+        name: String,
+        /// The value.
+        value: f32,
+    },
     /// A `tokenizer.json` cannot be used.
     #[error("the tokenizer cannot be used: {problem}")]
     Tokenizer {

@@ -12,8 +12,8 @@ mod container;
 mod vocabulary;
 
 use std::collections::HashMap;
-use std::io::{BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
 
 use fs_err as fs;
 
@@ -21,7 +21,7 @@ use self::blocks::TensorType;
 use self::container::{Container, Problem, Tensor, wrong};
 use crate::chat::ChatTemplate;
 use crate::config::{DecoderConfig, Family};
-use crate::directory::{ModelDirectory, broken, in_file};
+use crate::directory::{ModelDirectory, broken, in_file, refuse_non_finite};
 use crate::error::ModelError;
 use crate::parameters::Parameters;
 
@@ -39,8 +39,8 @@ const CHUNK: usize = 2048;
 /// Reads a whole model from a GGUF file of version 2 or 3.
 ///
 /// Architectures `llama`, `qwen2` and `qwen3`; element types `F32`, `F16`, `BF16`, `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`,
-/// `Q8_0`, `Q4_K`, `Q5_K` and `Q6_K`; byte-level tokenizers. The end tokens are the file's end of sequence and end of turn, and the token with which the
-/// chat template ends the assistant's turn.
+/// `Q8_0`, `Q4_K`, `Q5_K` and `Q6_K`; byte-level tokenizers. The end tokens are the file's end of sequence, end of turn and
+/// end of message, and the token with which the chat template ends the assistant's turn.
 ///
 /// # Errors
 /// Any [`ModelError`] of the file, its keys and tensors, tokenizer or template; each names the file.
@@ -188,7 +188,9 @@ fn read_values(
     values: &mut [f32],
     path: &Path,
 ) -> Result<(), ModelError> {
-    reader.seek(SeekFrom::Start(tensor.start))?;
+    // Relative to where the reader is, since tensors mostly follow each other: what it has read ahead is kept.
+    let here = reader.stream_position()?;
+    reader.seek_relative(tensor.start.wrapping_sub(here).cast_signed())?;
     let element_type = tensor.element_type;
     let piece = CHUNK * element_type.block_values();
     let mut bytes = Vec::new();
@@ -196,14 +198,7 @@ fn read_values(
         bytes.resize(element_type.bytes_of(values.len()) as usize, 0);
         reader.read_exact(&mut bytes)?;
         element_type.decode(&bytes, values);
-        if let Some(position) = values.iter().position(|value| !value.is_finite()) {
-            return Err(ModelError::TensorNonFinite {
-                path: PathBuf::from(path),
-                name: tensor.name.clone(),
-                element: number * piece + position,
-                value: values[position],
-            });
-        }
+        refuse_non_finite(path, &tensor.name, number * piece, values)?;
     }
     Ok(())
 }

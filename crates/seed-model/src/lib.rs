@@ -32,7 +32,7 @@ pub use config::{DecoderConfig, Family, RopeScaling};
 pub use decoder::Decoder;
 pub use directory::{
     DirectoryContents, ElementType, ModelDirectory, ShardOptions, load_directory, load_weights,
-    save_directory,
+    replace_directory, save_directory,
 };
 pub use engine::{Engine, EngineOptions, EngineTimes, FinishReason, GenerateRequest, Generation, Progress};
 pub use error::ModelError;

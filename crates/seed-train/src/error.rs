@@ -106,16 +106,6 @@ pub enum TrainError {
         /// The place.
         path: PathBuf,
     },
-    /// A weight is beyond the range of half precision.
-    #[error(
-        "tensor `{name}` holds `{value}`, which half precision cannot hold; write the weights as f32 or bf16"
-    )]
-    Unrepresentable {
-        /// The tensor.
-        name: String,
-        /// The value.
-        value: f32,
-    },
     /// A recorded log-prob is not the policy's; the weights are those before the iteration.
     #[error(transparent)]
     SelfCheck(#[from] Box<crate::trainer::LogProbMismatch>),

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
-use seed_model::{ElementType, Family, ModelDirectory, ShardOptions, load_gguf, save_directory};
+use seed_model::{ElementType, ModelDirectory, ShardOptions, load_gguf, replace_directory, save_directory};
 use serde::Serialize;
 
 use crate::TrainError;
@@ -52,8 +52,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// [`TrainError::Occupied`] where `out` exists and is not to be replaced, [`TrainError::NotAModel`] where it is to be
-/// replaced but is no model; [`TrainError::Unrepresentable`] where a weight is out of the range of the element type;
-/// errors of the file, and of writing.
+/// replaced but is no model; [`TrainError::Model`] of the file, and of writing.
 pub fn import(file: &Path, out: &Path, options: ImportOptions) -> Result<Imported, TrainError> {
     // Before gigabytes have been read.
     let occupied = fs::symlink_metadata(out).is_ok();
@@ -64,47 +63,16 @@ pub fn import(file: &Path, out: &Path, options: ImportOptions) -> Result<Importe
         return Err(TrainError::NotAModel { path: out.to_owned() });
     }
     let model = load_gguf(file)?;
-    check_range(&model, options.element_type)?;
     let shards = ShardOptions {
         element_type: options.element_type,
         ..ShardOptions::default()
     };
     if occupied {
-        let parent = match out.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        // Beside the target, so that renaming stays within one file system. What is in it at the end is removed.
-        let draft = tempfile::Builder::new().prefix(".import-").tempdir_in(parent)?;
-        let (new, old) = (draft.path().join("new"), draft.path().join("old"));
-        save_directory(&new, model.contents(), shards)?;
-        fs::rename(out, &old)?;
-        if let Err(error) = fs::rename(&new, out) {
-            fs::rename(&old, out)?;
-            return Err(error.into());
-        }
+        replace_directory(out, model.contents(), shards)?;
     } else {
         save_directory(out, model.contents(), shards)?;
     }
     describe(&model, out)
-}
-
-/// The largest number of half precision.
-const LARGEST_HALF: f32 = 65_504.0;
-
-/// Refuses weights that would become infinite. The types other than half precision have the range of f32.
-fn check_range(model: &ModelDirectory, element_type: ElementType) -> Result<(), TrainError> {
-    if element_type != ElementType::F16 {
-        return Ok(());
-    }
-    let large = model.parameters.iter().find_map(|parameter| {
-        let value = parameter.values.iter().find(|value| value.abs() > LARGEST_HALF)?;
-        Some((parameter.name.to_owned(), *value))
-    });
-    match large {
-        Some((name, value)) => Err(TrainError::Unrepresentable { name, value }),
-        None => Ok(()),
-    }
 }
 
 fn describe(model: &ModelDirectory, out: &Path) -> Result<Imported, TrainError> {
@@ -120,7 +88,7 @@ fn describe(model: &ModelDirectory, out: &Path) -> Result<Imported, TrainError> 
     let config = &model.config;
     Ok(Imported {
         out: out.to_owned(),
-        model_type: Family::model_type(config.family),
+        model_type: config.family.model_type(),
         parameters: config.parameter_count(),
         layers: config.layers,
         hidden_size: config.hidden_size,

@@ -17,7 +17,7 @@ use safetensors::{Dtype, SafeTensorError};
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::json;
 
-use super::{ShardOptions, broken, write_file};
+use super::{ShardOptions, broken, refuse_non_finite, write_file};
 use crate::error::ModelError;
 use crate::parameters::{Parameter, Parameters};
 
@@ -67,7 +67,8 @@ impl ElementType {
         }
     }
 
-    fn decode(self, bytes: &[u8], values: &mut [f32]) {
+    /// The values of whole elements.
+    pub(crate) fn decode(self, bytes: &[u8], values: &mut [f32]) {
         match self {
             Self::F32 => {
                 for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
@@ -195,14 +196,7 @@ impl Shard {
             let bytes = &mut bytes[..element_type.size() * chunk.len()];
             self.file.read_exact(bytes)?;
             element_type.decode(bytes, chunk);
-            if let Some(position) = chunk.iter().position(|value| !value.is_finite()) {
-                return Err(ModelError::TensorNonFinite {
-                    path: self.path.clone(),
-                    name: name.to_owned(),
-                    element: number * CHUNK + position,
-                    value: chunk[position],
-                });
-            }
+            refuse_non_finite(&self.path, name, number * CHUNK, chunk)?;
         }
         Ok(())
     }

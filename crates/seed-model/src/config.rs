@@ -53,6 +53,20 @@ impl Family {
         }
     }
 
+    /// The family with this value of `model_type`.
+    pub(crate) fn of_model_type(model_type: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|family| family.model_type() == model_type)
+    }
+
+    /// Every value of `model_type`, for messages.
+    pub(crate) fn known() -> String {
+        Self::ALL
+            .map(|family| format!("`{}`", family.model_type()))
+            .join(", ")
+    }
+
     /// The class name in `architectures` of `config.json`.
     pub fn architecture(self) -> &'static str {
         match self {

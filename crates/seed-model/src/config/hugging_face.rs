@@ -140,13 +140,12 @@ pub(super) fn read(text: &str) -> Result<DecoderConfig, ModelError> {
 
 fn family(model_type: Option<&str>) -> Result<Family, ModelError> {
     let model_type = model_type.ok_or_else(|| missing("model_type"))?;
-    let known = Family::ALL
-        .map(|family| format!("`{}`", family.model_type()))
-        .join(", ");
-    Family::ALL
-        .into_iter()
-        .find(|family| family.model_type() == model_type)
-        .ok_or_else(|| wrong("model_type", format!("`{model_type}` is none of {known}")))
+    Family::of_model_type(model_type).ok_or_else(|| {
+        wrong(
+            "model_type",
+            format!("`{model_type}` is none of {}", Family::known()),
+        )
+    })
 }
 
 fn refuse_unsupported(raw: &RawConfig, family: Family) -> Result<(), ModelError> {

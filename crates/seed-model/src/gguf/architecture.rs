@@ -51,7 +51,7 @@ pub(super) fn tensor_name(name: &str) -> String {
 
 /// The tensor of rotary factors, if there is one.
 pub(super) fn rope_factors(container: &Container) -> Option<&Tensor> {
-    container.tensors.iter().find(|tensor| is_derived(&tensor.name))
+    container.tensor(ROPE_FACTORS)
 }
 
 /// Whether a tensor only repeats what a configuration says.
@@ -97,15 +97,12 @@ pub(super) fn configuration(
     let architecture = container
         .text(ARCHITECTURE)?
         .ok_or_else(|| missing(ARCHITECTURE))?;
-    let family = Family::ALL
-        .into_iter()
-        .find(|family| family.model_type() == architecture)
-        .ok_or_else(|| {
-            let known = Family::ALL
-                .map(|family| format!("`{}`", family.model_type()))
-                .join(", ");
-            wrong(ARCHITECTURE, format!("is `{architecture}`, none of {known}"))
-        })?;
+    let family = Family::of_model_type(architecture).ok_or_else(|| {
+        wrong(
+            ARCHITECTURE,
+            format!("is `{architecture}`, none of {}", Family::known()),
+        )
+    })?;
     let keys = Keys {
         container,
         architecture,
@@ -131,7 +128,7 @@ pub(super) fn configuration(
     let key_value_heads = keys.size("attention.head_count_kv")?.unwrap_or(query_heads);
     let head_dim = head_dim(&keys, hidden_size, query_heads)?;
     let rope_theta = keys.number("rope.freq_base")?.unwrap_or(10_000.0);
-    let embedding = tensor_shape(container, EMBEDDING).ok_or_else(|| {
+    let embedding = container.tensor(EMBEDDING).ok_or_else(|| {
         wrong(
             ARCHITECTURE,
             format!("needs tensor `{EMBEDDING}`, which the file lacks"),
@@ -139,7 +136,7 @@ pub(super) fn configuration(
     })?;
     let mut config = DecoderConfig {
         family,
-        vocabulary_size: embedding[0],
+        vocabulary_size: embedding.shape[0],
         hidden_size,
         intermediate_size: keys.needed("feed_forward_length")?,
         layers: keys.needed("block_count")?,
@@ -153,7 +150,7 @@ pub(super) fn configuration(
         rope_theta,
         rope_scaling: rope_scaling(&keys, max_positions)?,
         max_positions,
-        tied_embeddings: tensor_shape(container, HEAD).is_none(),
+        tied_embeddings: container.tensor(HEAD).is_none(),
         attention_bias: family.attention_bias(),
         query_key_norm: family.query_key_norm(),
         initializer_range: 0.02,
@@ -180,14 +177,6 @@ pub(super) fn configuration(
         other => other,
     })?;
     Ok(config)
-}
-
-fn tensor_shape<'a>(container: &'a Container, name: &str) -> Option<&'a [usize]> {
-    container
-        .tensors
-        .iter()
-        .find(|tensor| tensor.name == name)
-        .map(|tensor| tensor.shape.as_slice())
 }
 
 /// The width of a head; keys, values and rotation must all have it.

@@ -5,7 +5,9 @@
 //!
 //! Not for: quantising.
 
-use half::{bf16, f16};
+use half::f16;
+
+use crate::directory::ElementType;
 
 /// The element types that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,14 +145,19 @@ impl TensorType {
 
     /// Computes the values of whole blocks.
     pub(super) fn decode(self, bytes: &[u8], values: &mut [f32]) {
+        match self {
+            Self::F32 => return ElementType::F32.decode(bytes, values),
+            Self::F16 => return ElementType::F16.decode(bytes, values),
+            Self::Bf16 => return ElementType::Bf16.decode(bytes, values),
+            _ => {}
+        }
         let blocks = bytes
             .chunks_exact(self.block_bytes())
             .zip(values.chunks_exact_mut(self.block_values()));
         for (bytes, values) in blocks {
             match self {
-                Self::F32 => values[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
-                Self::F16 => values[0] = half_at(bytes, 0),
-                Self::Bf16 => values[0] = bf16::from_le_bytes([bytes[0], bytes[1]]).to_f32(),
+                // Done above.
+                Self::F32 | Self::F16 | Self::Bf16 => {}
                 Self::Q4_0 => {
                     let scale = half_at(bytes, 0);
                     nibbles(&bytes[2..], values, |quantum| scale * (f32::from(quantum) - 8.0));

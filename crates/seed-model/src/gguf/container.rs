@@ -94,6 +94,11 @@ impl From<String> for Problem {
 }
 
 impl Container {
+    /// The tensor of a name.
+    pub(super) fn tensor(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.iter().find(|tensor| tensor.name == name)
+    }
+
     /// Reads the header of a file of `size` bytes.
     pub(super) fn read(reader: impl Read, size: u64) -> Result<Self, Problem> {
         let mut source = Source {
@@ -409,12 +414,12 @@ impl<R: Read> Source<R> {
             });
         };
         let start = self.u64(&what)?;
-        let elements = shape
+        shape
             .iter()
             .try_fold(1usize, |product, &size| product.checked_mul(size))
             .filter(|&elements| elements <= isize::MAX as usize / 4)
             .ok_or_else(|| format!("tensor `{name}` has sizes {shape:?}, too many values"))?;
-        if !shape[0].is_multiple_of(element_type.block_values()) || elements == 0 {
+        if !shape[0].is_multiple_of(element_type.block_values()) {
             return Err(format!(
                 "tensor `{name}` has rows of `{}` values, which are no whole blocks of `{}`",
                 shape[0],

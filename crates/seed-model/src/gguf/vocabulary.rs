@@ -5,8 +5,6 @@
 //!
 //! Not for: vocabularies of sentencepiece (`tokenizer.ggml.model` other than `gpt2`).
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Value, json};
 
 use super::container::{Container, missing, wrong};
@@ -150,19 +148,17 @@ pub(super) fn tokenizer(container: &Container, rows: usize) -> Result<Tokenizer,
 
 /// Ids by token. Unused tokens only fill the embedding's rows.
 fn vocabulary(tokens: &[String], types: &[i64]) -> Result<Map<String, Value>, ModelError> {
-    let mut ids: HashMap<&str, usize> = HashMap::new();
     let mut vocabulary = Map::new();
     for (id, (token, &kind)) in tokens.iter().zip(types).enumerate() {
         if kind == UNUSED {
             continue;
         }
-        if let Some(first) = ids.insert(token, id) {
+        if let Some(first) = vocabulary.insert(token.clone(), json!(id)) {
             return Err(wrong(
                 TOKENS,
                 format!("has token {token:?} twice, as `{first}` and as `{id}`"),
             ));
         }
-        vocabulary.insert(token.clone(), json!(id));
     }
     Ok(vocabulary)
 }
@@ -213,27 +209,23 @@ fn options(container: &Container, tokens: &[String]) -> Result<Map<String, Value
 fn post_processor(container: &Container, options: &Map<String, Value>) -> Result<Value, ModelError> {
     let byte_level =
         json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true});
-    let (Some(true), Some(begin)) = (container.flag(ADDS_BEGIN)?, options.get("bos_token")) else {
+    let (Some(true), Some(begin)) = (
+        container.flag(ADDS_BEGIN)?,
+        options.get("bos_token").and_then(Value::as_str),
+    ) else {
         return Ok(byte_level);
     };
     let id = container.token("tokenizer.ggml.bos_token_id")?;
     let special = json!({"SpecialToken": {"id": begin, "type_id": 0}});
     let text = |name: &str, type_id: u32| json!({"Sequence": {"id": name, "type_id": type_id}});
     let special_of_second = json!({"SpecialToken": {"id": begin, "type_id": 1}});
-    let mut special_tokens = Map::new();
-    if let Some(name) = begin.as_str() {
-        special_tokens.insert(
-            name.to_owned(),
-            json!({"id": begin, "ids": [id], "tokens": [begin]}),
-        );
-    }
     Ok(json!({
         "type": "Sequence",
         "processors": [byte_level, {
             "type": "TemplateProcessing",
             "single": [special, text("A", 0)],
             "pair": [special, text("A", 0), special_of_second, text("B", 1)],
-            "special_tokens": special_tokens,
+            "special_tokens": {begin: {"id": begin, "ids": [id], "tokens": [begin]}},
         }],
     }))
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use seed_kernels::attention::KeyValueCache;
 use seed_kernels::parallel;
 use seed_random::RandomKey;
+use serde::Serialize;
 
 use crate::buffers::Workspace;
 use crate::decoder::{Decoder, Slots};
@@ -73,7 +74,8 @@ pub struct GenerateRequest {
 }
 
 /// Why a response ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// A stop token was sampled; it is the last of the response.
     Stop,

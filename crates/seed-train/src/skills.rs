@@ -6,6 +6,7 @@
 //!
 //! Not for: skills that a model writes ([`crate::hindsight`]).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seed_env::{EnvironmentError, SkillLibrary, SkillRules, Split, TaskId, World};
@@ -245,23 +246,13 @@ impl TaskSkills {
     }
 }
 
-/// Records where the skills of an iteration are from.
+/// Records where the skills are from that episodes are scored with.
 pub fn record_sources(analyses: &[Analysis], metrics: &mut Metrics) {
-    let sources = [
-        SkillSource::Own,
-        SkillSource::Sibling,
-        SkillSource::OtherTask,
-        SkillSource::Oracle,
-        SkillSource::Library,
-        SkillSource::Wrong,
-    ];
-    for source in sources {
-        let count = analyses
-            .iter()
-            .filter(|analysis| analysis.source == source && analysis.has_skill())
-            .count();
-        if count > 0 {
-            metrics.set(format!("skill/source/{}", source.name()), count as f64);
-        }
+    let mut counts: BTreeMap<SkillSource, usize> = BTreeMap::new();
+    for analysis in analyses.iter().filter(|analysis| analysis.has_skill()) {
+        *counts.entry(analysis.source).or_default() += 1;
+    }
+    for (source, count) in counts {
+        metrics.set(format!("skill/source/{}", source.name()), count as f64);
     }
 }

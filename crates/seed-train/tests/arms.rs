@@ -464,6 +464,20 @@ fn verified_skills_won_an_episode_more_and_their_trials_count() {
 }
 
 #[test]
+fn a_rejected_skill_counts_under_no_source() {
+    let model = TinyModel::new();
+    let analyst = Analyst::skilled();
+    let ran = play(&model, &analyst.base_url, &["seed.verification_replays=8"], 1);
+    let kept = ran.outputs[0]
+        .analyses
+        .iter()
+        .filter(|analysis| analysis.skill.is_some())
+        .count();
+    assert!((1..6).contains(&kept), "some are rejected and some kept: {kept}");
+    assert_eq!(ran.metric("skill/source/own"), Some(kept as f64));
+}
+
+#[test]
 fn a_frozen_analyser_says_what_the_initial_policy_would() {
     let model = TinyModel::new();
     let answers = |analyser: &str| {

@@ -175,6 +175,7 @@ impl Trainer {
                     replayed =
                         self.verify(iteration, &trajectories, &mut analyses, &mut metrics, observer)?;
                 }
+                record_sources(&analyses, &mut metrics);
                 Ok::<_, TrainError>(analyses)
             })?
         } else {
@@ -425,7 +426,6 @@ impl Trainer {
         self.hindsight.record(&analyses, metrics);
         self.skills
             .assign(&self.config, trajectories, &mut analyses, key)?;
-        record_sources(&analyses, metrics);
         Ok(analyses)
     }
 

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use seed_env::{Dialogue, FinishedEpisode, SkillRules};
 use seed_hindsight::{
@@ -19,7 +20,7 @@ use seed_hindsight::{
 };
 use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Sampling};
 use seed_random::RandomKey;
-use seed_rollout::Trajectory;
+use seed_rollout::{Decoration, Trajectory};
 use seed_run::Metrics;
 use serde::{Deserialize, Serialize};
 
@@ -309,6 +310,12 @@ impl Hindsight {
     /// A prompt with a skill in it.
     pub fn place(&self, prompt: &str, skill: &str) -> String {
         augment_episode(prompt, skill, self.augmentation).text
+    }
+
+    /// Places `skill` in every prompt of an episode.
+    pub fn decoration(&self, skill: String) -> Decoration {
+        let augmentation = self.augmentation;
+        Arc::new(move |prompt: &str| augment_episode(prompt, &skill, augmentation).text)
     }
 
     /// A prompt with a skill for its own step in it.

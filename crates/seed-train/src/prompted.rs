@@ -21,7 +21,7 @@ use crate::events::{Event, Observer, Phase};
 use crate::hindsight::Hindsight;
 use crate::policy::Policy;
 use crate::skills::TaskSkills;
-use crate::trainer::{options, panel, placing, progress};
+use crate::trainer::{options, panel, progress};
 
 /// One panel with one kind of prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,10 +127,10 @@ impl PromptedPanels<'_> {
         observer: &mut dyn Observer,
     ) -> Result<(Evaluation, Vec<Trajectory>), TrainError> {
         let section = &self.config.evaluation;
-        let placer = Arc::new(Hindsight::new(&self.config.seed));
+        let hindsight = Hindsight::new(&self.config.seed);
         let decorate = |task: &Task, sample: u32| -> Option<Decoration> {
             let skill = skills.get(task.id.as_str())?.get(sample as usize)?.clone()?;
-            Some(placing(&placer, skill))
+            Some(hindsight.decoration(skill))
         };
         let mut engine = Engine::new(
             &self.policy.decoder,

@@ -60,8 +60,6 @@ pub struct Trainer {
     schedule: TrainingSchedule,
     algorithm: Box<dyn Algorithm>,
     hindsight: Hindsight,
-    /// The same settings, shared with the prompts that episodes are played with.
-    placer: Arc<Hindsight>,
     skills: TaskSkills,
     key: RandomKey,
     /// Iterations finished.
@@ -117,7 +115,6 @@ impl Trainer {
             schedule,
             algorithm,
             hindsight: Hindsight::from_config(&config)?,
-            placer: Arc::new(Hindsight::new(&config.seed)),
             skills: TaskSkills::new(&config, world.clone())?,
             key: RandomKey::new(config.run.seed),
             iteration: 0,
@@ -299,7 +296,7 @@ impl Trainer {
             return Ok(None);
         }
         let skill = self.skills.of_task(self.config.seed.analyser, task)?;
-        Ok(skill.map(|skill| placing(&self.placer, skill)))
+        Ok(skill.map(|skill| self.hindsight.decoration(skill)))
     }
 
     /// The policy plays this iteration's groups.
@@ -506,12 +503,6 @@ pub fn panel(world: &dyn World, split: Split, count: Option<usize>, seed: u64) -
         Some(count) => Panel::sample(world, split, count.min(world.tasks(split).len()), seed)?,
         None => Panel::all(world, split)?,
     })
-}
-
-/// Puts `skill` into prompts.
-pub(crate) fn placing(placer: &Arc<Hindsight>, skill: String) -> Decoration {
-    let placer = placer.clone();
-    Arc::new(move |prompt: &str| placer.place(prompt, &skill))
 }
 
 /// Turns rollout progress into events.

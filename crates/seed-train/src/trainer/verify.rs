@@ -12,7 +12,7 @@ use seed_model::Engine;
 use seed_rollout::{EpisodeRequest, Trajectory, rollout};
 use seed_run::Metrics;
 
-use super::{Trainer, options, placing, progress};
+use super::{Trainer, options, progress};
 use crate::TrainError;
 use crate::events::{Observer, Phase};
 use crate::hindsight::{Analysis, UNVERIFIED};
@@ -62,7 +62,7 @@ impl Trainer {
         for (group, (name, skill_of)) in trials.iter().enumerate() {
             let Some(task) = tasks.get(name) else { continue };
             let skill = skill_of.and_then(|index| analyses.get(index)?.skill.clone());
-            let decoration = skill.map(|skill| placing(&self.placer, skill));
+            let decoration = skill.map(|skill| self.hindsight.decoration(skill));
             // Members of a trial differ in their key; the trials of a task do not, so that they differ in the skill alone.
             let task_key = key.with_text("task", name);
             for sample in 0..replays as u32 {

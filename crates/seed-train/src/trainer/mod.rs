@@ -20,11 +20,11 @@ mod verify;
 
 use std::sync::Arc;
 
-use seed_env::{EnvironmentPool, Panel, Split, TaskId, TrainingSchedule, World};
-use seed_model::{AdamW, Decoder, Engine, Gradients, Schedule};
+use seed_env::{EnvironmentPool, Panel, Split, Task, TaskId, TrainingSchedule, World};
+use seed_model::{AdamW, Decoder, Engine, EngineTimes, Gradients, Schedule};
 use seed_random::RandomKey;
 use seed_rl::Algorithm;
-use seed_rollout::{Decoration, EpisodeRequest, Progress, Trajectory, rollout};
+use seed_rollout::{Decoration, EpisodeRequest, Progress, RolloutReport, Trajectory, rollout};
 use seed_run::{Metrics, PhaseClock, process_cpu_seconds};
 
 use self::batch::TrainedSequence;
@@ -310,23 +310,49 @@ impl Trainer {
             .key
             .with("iteration", iteration)
             .with_text("purpose", "rollout");
-        let samples = self.config.rollout.samples_per_task as u32;
+        let samples = self.config.rollout.samples_per_task;
         let mut requests = Vec::new();
         for (group, task) in self.schedule.tasks(iteration - 1).into_iter().enumerate() {
-            let environment_seed = self.schedule.environment_seed(iteration - 1, &task.id);
-            let task_key = key.with_text("task", task.id.as_str());
             let decoration = self.decoration(&task.id)?;
-            for sample in 0..samples {
-                requests.push(EpisodeRequest {
-                    task: task.clone(),
-                    group: group as u64,
-                    sample,
-                    environment_seed,
-                    key: task_key.with("sample", u64::from(sample)),
-                    decoration: decoration.clone(),
-                });
-            }
+            requests.extend(self.group(iteration, task, group as u64, samples, decoration, key));
         }
+        let (report, times) = self.play(iteration, requests, Phase::Rollout, observer)?;
+        rollout_metrics::record_episodes(&report.trajectories, metrics);
+        rollout_metrics::record_times(report.environment_time, times, metrics);
+        Ok(report.trajectories)
+    }
+
+    /// `samples` episodes of a task in an iteration. They differ in their keys alone, each from `key`, the task and the
+    /// place in the group.
+    fn group(
+        &self,
+        iteration: u64,
+        task: &Task,
+        group: u64,
+        samples: usize,
+        decoration: Option<Decoration>,
+        key: RandomKey,
+    ) -> impl Iterator<Item = EpisodeRequest> {
+        let environment_seed = self.schedule.environment_seed(iteration - 1, &task.id);
+        let key = key.with_text("task", task.id.as_str());
+        (0..samples as u32).map(move |sample| EpisodeRequest {
+            task: task.clone(),
+            group,
+            sample,
+            environment_seed,
+            key: key.with("sample", u64::from(sample)),
+            decoration: decoration.clone(),
+        })
+    }
+
+    /// The policy plays episodes as in training. Also returns how long its engine worked.
+    fn play(
+        &mut self,
+        iteration: u64,
+        requests: Vec<EpisodeRequest>,
+        phase: Phase,
+        observer: &mut dyn Observer,
+    ) -> Result<(RolloutReport, EngineTimes), TrainError> {
         let mut engine = Engine::new(
             &self.policy.decoder,
             options::engine_options(&self.config.rollout),
@@ -338,11 +364,9 @@ impl Trainer {
             &mut self.pool,
             requests,
             &options::rollout_options(&self.config, &self.policy.end_tokens),
-            &mut progress(observer, iteration, Phase::Rollout),
+            &mut progress(observer, iteration, phase),
         )?;
-        rollout_metrics::record_episodes(&report.trajectories, metrics);
-        rollout_metrics::record_times(report.environment_time, engine.times(), metrics);
-        Ok(report.trajectories)
+        Ok((report, engine.times()))
     }
 
     /// Scores some rows again and stops where the rollout recorded something else.

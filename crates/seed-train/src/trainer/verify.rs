@@ -5,14 +5,10 @@
 //!
 //! Not for: judging a skill by its text (`seed-hindsight`).
 
-use std::collections::BTreeMap;
-
-use seed_env::Task;
-use seed_model::Engine;
-use seed_rollout::{EpisodeRequest, Trajectory, rollout};
+use seed_rollout::Trajectory;
 use seed_run::Metrics;
 
-use super::{Trainer, options, progress};
+use super::Trainer;
 use crate::TrainError;
 use crate::events::{Observer, Phase};
 use crate::hindsight::{Analysis, UNVERIFIED};
@@ -33,21 +29,15 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<u64, TrainError> {
         let replays = self.config.seed.verification_replays;
-        let tasks: BTreeMap<String, Task> = self
-            .schedule
-            .tasks(iteration - 1)
-            .into_iter()
-            .map(|task| (task.id.to_string(), task.clone()))
-            .collect();
-        // What is played: a task with the skill of a trajectory, or plain.
-        let mut trials: Vec<(String, Option<usize>)> = Vec::new();
+        // What is played: a group's task with the skill of a trajectory, or plain, which stands before its skills.
+        let mut trials: Vec<(u64, Option<usize>)> = Vec::new();
         for (index, (trajectory, analysis)) in trajectories.iter().zip(&*analyses).enumerate() {
             if analysis.skill.is_some() {
-                let task = trajectory.task.to_string();
-                if !trials.contains(&(task.clone(), None)) {
-                    trials.push((task.clone(), None));
+                // Trajectories come group by group.
+                if trials.last().is_none_or(|last| last.0 != trajectory.group) {
+                    trials.push((trajectory.group, None));
                 }
-                trials.push((task, Some(index)));
+                trials.push((trajectory.group, Some(index)));
             }
         }
         if trials.is_empty() {
@@ -58,37 +48,18 @@ impl Trainer {
             .key
             .with("iteration", iteration)
             .with_text("purpose", "verification");
+        let tasks = self.schedule.tasks(iteration - 1);
         let mut requests = Vec::with_capacity(trials.len() * replays);
-        for (group, (name, skill_of)) in trials.iter().enumerate() {
-            let Some(task) = tasks.get(name) else { continue };
+        for (trial, &(group, skill_of)) in trials.iter().enumerate() {
+            let Some(&task) = tasks.get(group as usize) else {
+                continue;
+            };
             let skill = skill_of.and_then(|index| analyses.get(index)?.skill.clone());
             let decoration = skill.map(|skill| self.hindsight.decoration(skill));
-            // Members of a trial differ in their key; the trials of a task do not, so that they differ in the skill alone.
-            let task_key = key.with_text("task", name);
-            for sample in 0..replays as u32 {
-                requests.push(EpisodeRequest {
-                    task: task.clone(),
-                    group: group as u64,
-                    sample,
-                    environment_seed: self.schedule.environment_seed(iteration - 1, &task.id),
-                    key: task_key.with("sample", u64::from(sample)),
-                    decoration: decoration.clone(),
-                });
-            }
+            // The trials of a task have the same keys, so that they differ in the skill alone.
+            requests.extend(self.group(iteration, task, trial as u64, replays, decoration, key));
         }
-        let mut engine = Engine::new(
-            &self.policy.decoder,
-            options::engine_options(&self.config.rollout),
-        );
-        let report = rollout(
-            &mut engine,
-            &self.policy.conversation,
-            &self.world,
-            &mut self.pool,
-            requests,
-            &options::rollout_options(&self.config, &self.policy.end_tokens),
-            &mut progress(observer, iteration, Phase::Analysis),
-        )?;
+        let (report, _) = self.play(iteration, requests, Phase::Analysis, observer)?;
         let mut wins = vec![0; trials.len()];
         for trajectory in report
             .trajectories
@@ -99,18 +70,16 @@ impl Trainer {
                 *wins += 1;
             }
         }
-        let plain: BTreeMap<&str, usize> = trials
-            .iter()
-            .zip(&wins)
-            .filter(|((_, skill_of), _)| skill_of.is_none())
-            .map(|((name, _), &wins)| (name.as_str(), wins))
-            .collect();
         let (mut tried, mut accepted, mut gains) = (0usize, 0usize, 0.0);
-        for ((name, skill_of), &with) in trials.iter().zip(&wins) {
-            let Some(analysis) = skill_of.and_then(|index| analyses.get_mut(index)) else {
+        let mut without = 0;
+        for (&(_, skill_of), &with) in trials.iter().zip(&wins) {
+            let Some(index) = skill_of else {
+                without = with;
                 continue;
             };
-            let without = plain.get(name.as_str()).copied().unwrap_or_default();
+            let Some(analysis) = analyses.get_mut(index) else {
+                continue;
+            };
             let gain = (with as f64 - without as f64) / replays as f64;
             tried += 1;
             gains += gain;

@@ -16,6 +16,19 @@ pub enum Truncation {
     Error,
 }
 
+impl Truncation {
+    /// Brings `ids` to at most `limit` and returns how many were dropped; `None`, with `ids` as they were, where that is
+    /// refused.
+    pub fn cut(self, ids: &mut Vec<u32>, limit: usize) -> Option<usize> {
+        let excess = ids.len().saturating_sub(limit);
+        if excess > 0 && self == Self::Error {
+            return None;
+        }
+        ids.drain(..excess);
+        Some(excess)
+    }
+}
+
 /// Encodes the turns of an episode.
 #[derive(Clone)]
 pub struct Conversation {

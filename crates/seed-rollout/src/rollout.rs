@@ -374,15 +374,13 @@ impl Player<'_> {
             self.conversation.next_turn(&prompt_text, last)
         };
         let mut truncated = 0;
-        if !transcript && prompt_ids.len() > options.tokens.prompt {
-            if options.tokens.truncation == Truncation::Error {
+        if !transcript {
+            let tokens = &options.tokens;
+            let Some(cut) = tokens.truncation.cut(&mut prompt_ids, tokens.prompt) else {
                 episode.trajectory.outcome = Outcome::OutOfTokens;
                 return Ok(false);
-            }
-            truncated = prompt_ids.len() - options.tokens.prompt;
-            prompt_ids.drain(..truncated);
-        }
-        if !transcript {
+            };
+            truncated = cut;
             episode.length = 0;
         }
         // At least one id must remain for the response.

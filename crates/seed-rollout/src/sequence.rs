@@ -81,14 +81,11 @@ impl Trajectory {
                     return Some((step.prompt_ids.clone(), 0));
                 }
                 let mut ids = conversation.opening(&rewrite(&step.prompt_text));
-                let mut cut = 0;
-                if !transcript && ids.len() > options.max_prompt_tokens {
-                    if options.truncation == Truncation::Error {
-                        return None;
-                    }
-                    cut = ids.len() - options.max_prompt_tokens;
-                    ids.drain(..cut);
-                }
+                let cut = if transcript {
+                    0
+                } else {
+                    options.truncation.cut(&mut ids, options.max_prompt_tokens)?
+                };
                 Some((ids, cut))
             },
             limit,
@@ -107,7 +104,6 @@ impl Trajectory {
         let changed = self.steps.get(step)?;
         let text = rewrite(&changed.prompt_text);
         let mut tokens = Vec::new();
-        let mut truncated = 0;
         match (
             self.context,
             step.checked_sub(1).and_then(|last| self.steps.get(last)),
@@ -121,13 +117,11 @@ impl Trajectory {
             }
             _ => tokens = conversation.opening(&text),
         }
-        if self.context == ContextKind::Windowed && tokens.len() > options.max_prompt_tokens {
-            if options.truncation == Truncation::Error {
-                return None;
-            }
-            truncated = tokens.len() - options.max_prompt_tokens;
-            tokens.drain(..truncated);
-        }
+        let truncated = if self.context == ContextKind::Windowed {
+            options.truncation.cut(&mut tokens, options.max_prompt_tokens)?
+        } else {
+            0
+        };
         let start = tokens.len();
         tokens.extend(&changed.response_ids);
         let fits = self.context == ContextKind::Windowed || tokens.len() <= options.context_length;

@@ -116,6 +116,29 @@ impl AdvantageOptions {
         }
         Ok(())
     }
+
+    /// What a row's action costs: inside the score, and outside of the normalisation.
+    pub(crate) fn penalties(&self, valid: bool) -> (f64, f64) {
+        let penalty = if valid { 0.0 } else { self.invalid_action_penalty };
+        match self.penalty_placement {
+            PenaltyPlacement::InScore => (penalty, 0.0),
+            PenaltyPlacement::OutsideNormalisation => (0.0, penalty),
+        }
+    }
+
+    /// What differences to `mean` are divided by, from two or more scores, summed in their order.
+    pub(crate) fn scale(&self, scores: impl ExactSizeIterator<Item = f64>, mean: f64) -> f64 {
+        match self.normalisation {
+            Normalisation::Mean => 1.0,
+            Normalisation::MeanStd => {
+                let count = scores.len();
+                let squares: f64 = scores.map(|score| (score - mean) * (score - mean)).sum();
+                // With two scores or more the divisor is at least 1.
+                let sigma = (squares / (count - usize::from(self.ddof)) as f64).sqrt();
+                sigma.max(self.sigma_floor) + SIGMA_EPSILON
+            }
+        }
+    }
 }
 
 /// One environment step as the statistics see it.
@@ -257,18 +280,8 @@ fn group_advantages(
     }
     result.groups += 1;
 
-    let penalty = |row: usize| {
-        if rows[row].valid {
-            0.0
-        } else {
-            options.invalid_action_penalty
-        }
-    };
     let outcome = |row: usize| f64::from(rows[row].score);
-    let score = |row: usize| match options.penalty_placement {
-        PenaltyPlacement::InScore => outcome(row) - penalty(row),
-        PenaltyPlacement::OutsideNormalisation => outcome(row),
-    };
+    let score = |row: usize| outcome(row) - options.penalties(rows[row].valid).0;
     let outcomes_tie = all_equal(counted.iter().map(|&row| outcome(row)));
     result.tied_outcome_groups += usize::from(outcomes_tie);
     for &row in &counted {
@@ -292,26 +305,10 @@ fn group_advantages(
     } else {
         sample.iter().map(|&row| score(row)).sum::<f64>() / sample.len() as f64
     };
-    let scale = match options.normalisation {
-        Normalisation::Mean => 1.0,
-        Normalisation::MeanStd => {
-            let squares: f64 = sample
-                .iter()
-                .map(|&row| {
-                    let difference = score(row) - mean;
-                    difference * difference
-                })
-                .sum();
-            // Two trajectories give at least two samples, so the divisor is at least 1.
-            let sigma = (squares / (sample.len() - usize::from(options.ddof)) as f64).sqrt();
-            sigma.max(options.sigma_floor) + SIGMA_EPSILON
-        }
-    };
+    // Two trajectories give at least two samples.
+    let scale = options.scale(sample.iter().map(|&row| score(row)), mean);
     for &row in &counted {
-        let outside = match options.penalty_placement {
-            PenaltyPlacement::InScore => 0.0,
-            PenaltyPlacement::OutsideNormalisation => penalty(row),
-        };
+        let (_, outside) = options.penalties(rows[row].valid);
         // Statistics over first rows may tie while a later row carries a penalty: dividing by the bare epsilon
         // would give it an advantage of 1e5.
         let relative =
@@ -325,7 +322,8 @@ fn group_advantages(
     Ok(())
 }
 
-fn all_equal(mut values: impl Iterator<Item = f64>) -> bool {
+/// Whether no two values differ.
+pub(crate) fn all_equal(mut values: impl Iterator<Item = f64>) -> bool {
     let first = values.next();
     values.all(|value| Some(value) == first)
 }

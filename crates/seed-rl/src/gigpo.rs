@@ -18,13 +18,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::advantages::{AdvantageOptions, Normalisation, PenaltyPlacement, Row};
+use crate::advantages::{AdvantageOptions, Row, all_equal};
 use crate::algorithm::{Algorithm, Guidance, GuidanceReport, SequenceGuidance};
 use crate::returns::discounted_returns;
 use crate::{RlError, Sequence};
-
-/// Added to the standard deviation before dividing.
-const SIGMA_EPSILON: f64 = 1e-6;
 
 /// Options of [`Gigpo`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,14 +74,8 @@ pub fn step_advantages(
         let rewards: Vec<f32> = members
             .iter()
             .map(|&index| {
-                let penalised =
-                    !rows[index].valid && advantage.penalty_placement == PenaltyPlacement::InScore;
-                let penalty = if penalised {
-                    advantage.invalid_action_penalty as f32
-                } else {
-                    0.0
-                };
-                steps.get(index).map_or(0.0, |step| step.reward) - penalty
+                let (penalty, _) = advantage.penalties(rows[index].valid);
+                steps.get(index).map_or(0.0, |step| step.reward) - penalty as f32
             })
             .collect();
         let counts = |index: usize| rows[index].trains && rows[index].score.is_finite();
@@ -105,24 +96,13 @@ pub fn step_advantages(
     }
     let mut advantages = vec![0.0; rows.len()];
     for members in groups.values() {
-        let count = members.len();
-        let first = members.first().map_or(0.0, |member| member.1);
+        let returns = || members.iter().map(|member| member.1);
         // Exactly 0 for steps alone and for equal returns, which a rounded mean may miss by a bit.
-        if members.iter().all(|member| member.1 == first) {
+        if all_equal(returns()) {
             continue;
         }
-        let mean = members.iter().map(|member| member.1).sum::<f64>() / count as f64;
-        let scale = match advantage.normalisation {
-            Normalisation::Mean => 1.0,
-            Normalisation::MeanStd => {
-                let squares: f64 = members
-                    .iter()
-                    .map(|member| (member.1 - mean) * (member.1 - mean))
-                    .sum();
-                let sigma = (squares / (count - usize::from(advantage.ddof)) as f64).sqrt();
-                sigma.max(advantage.sigma_floor) + SIGMA_EPSILON
-            }
-        };
+        let mean = returns().sum::<f64>() / members.len() as f64;
+        let scale = advantage.scale(returns(), mean);
         for &(index, value) in members {
             advantages[index] = ((value - mean) / scale) as f32;
         }

@@ -38,6 +38,16 @@ pub struct Guidance {
     pub report: GuidanceReport,
 }
 
+impl Guidance {
+    /// Nothing for any of so many sequences.
+    pub fn none(sequences: usize) -> Self {
+        Self {
+            sequences: vec![SequenceGuidance::default(); sequences],
+            ..Self::default()
+        }
+    }
+}
+
 /// An algorithm's decisions about one sequence.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct SequenceGuidance {

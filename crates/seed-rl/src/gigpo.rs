@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::advantages::{AdvantageOptions, Row, all_equal};
-use crate::algorithm::{Algorithm, Guidance, GuidanceReport, SequenceGuidance};
+use crate::algorithm::{Algorithm, Guidance};
 use crate::returns::discounted_returns;
 use crate::{RlError, Sequence};
 
@@ -142,10 +142,6 @@ impl Algorithm for Gigpo {
     }
 
     fn guide(&self, batch: &[Sequence<'_>], _update: u64) -> Result<Guidance, RlError> {
-        Ok(Guidance {
-            coefficient: 0.0,
-            sequences: vec![SequenceGuidance::default(); batch.len()],
-            report: GuidanceReport::default(),
-        })
+        Ok(Guidance::none(batch.len()))
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Not for: anything with skills; this is the arm SEED is compared against.
 
-use crate::algorithm::{Algorithm, Guidance, GuidanceReport, SequenceGuidance};
+use crate::algorithm::{Algorithm, Guidance};
 use crate::{RlError, Sequence};
 
 /// The algorithm that adds nothing.
@@ -23,10 +23,6 @@ impl Algorithm for Grpo {
     }
 
     fn guide(&self, batch: &[Sequence<'_>], _update: u64) -> Result<Guidance, RlError> {
-        Ok(Guidance {
-            coefficient: 0.0,
-            sequences: vec![SequenceGuidance::default(); batch.len()],
-            report: GuidanceReport::default(),
-        })
+        Ok(Guidance::none(batch.len()))
     }
 }

@@ -15,7 +15,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Guidance};
-use crate::seed::TokenSelection;
 use crate::teacher::{Coverage, Reshape, initial_gap};
 use crate::{CoefficientSchedule, RlError, Sequence};
 
@@ -63,10 +62,7 @@ impl Algorithm for Opid {
 
     fn guide(&self, batch: &[Sequence<'_>], update: u64) -> Result<Guidance, RlError> {
         let coefficient = self.options.coefficient.at(update);
-        let coverage = Coverage {
-            tokens: TokenSelection::All,
-            truncation_guard: self.options.truncation_guard,
-        };
+        let coverage = Coverage::all(self.options.truncation_guard);
         let reshape = |sequence: &Sequence<'_>, token: usize| {
             let step_gap = sequence.step_skill.map_or(0.0, |step| {
                 f64::from(step[token]) - f64::from(sequence.old[token])

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::algorithm::{Algorithm, Guidance, GuidedToken};
 use crate::gate::sigmoid;
 use crate::policy_loss::TokenTerm;
-use crate::seed::{Normaliser, TokenSelection};
+use crate::seed::Normaliser;
 use crate::teacher::Coverage;
 use crate::{CoefficientSchedule, RlError, Sequence};
 
@@ -73,10 +73,7 @@ impl Algorithm for Sdar {
     }
 
     fn guide(&self, batch: &[Sequence<'_>], update: u64) -> Result<Guidance, RlError> {
-        let coverage = Coverage {
-            tokens: TokenSelection::All,
-            truncation_guard: self.options.truncation_guard,
-        };
+        let coverage = Coverage::all(self.options.truncation_guard);
         Ok(coverage.guide(batch, self.options.coefficient.at(update), None))
     }
 

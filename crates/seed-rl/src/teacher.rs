@@ -23,6 +23,14 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
+    /// All response tokens.
+    pub(crate) fn all(truncation_guard: bool) -> Self {
+        Self {
+            tokens: TokenSelection::All,
+            truncation_guard,
+        }
+    }
+
     /// The guidance of all covered tokens: an auxiliary loss of weight `coefficient`, and advantages where `reshape`
     /// gives them.
     pub(crate) fn guide(
@@ -58,9 +66,7 @@ impl Coverage {
             })
             .collect();
         let mut report = guidance_report(batch, &sequences, |sequence, token| {
-            sequence
-                .skill
-                .map_or(0.0, |skill| skill[token] - sequence.old[token])
+            initial_gap(sequence, token) as f32
         });
         for (sequence, guided) in batch.iter().zip(&sequences) {
             if sequence.mask.contains(&true) && !guided.mask.contains(&true) {

@@ -82,21 +82,22 @@ pub fn policy_options(config: &config::TrainConfig) -> PolicyOptions {
 pub fn algorithm_options(config: &config::TrainConfig) -> AlgorithmOptions {
     let baseline = &config.baseline;
     let truncation_guard = config.seed.mask_truncated_prompts;
-    let constant = |published| {
-        within_start_and_stop(
-            config,
-            CoefficientSchedule::constant(baseline.coefficient.unwrap_or(published)),
-        )
-    };
-    let falling = |published: f64, iterations: usize| {
-        let updates = baseline.decay_iterations.unwrap_or(iterations) as u64;
-        CoefficientSchedule {
-            decay: seed_rl::Decay::Linear { updates },
-            ..constant(published)
-        }
+    // A method's defaults are the published settings.
+    let coefficient = |published: CoefficientSchedule| {
+        let schedule = CoefficientSchedule {
+            value: baseline.coefficient.unwrap_or(published.value),
+            decay: match (published.decay, baseline.decay_iterations) {
+                (seed_rl::Decay::Linear { .. }, Some(iterations)) => seed_rl::Decay::Linear {
+                    updates: iterations as u64,
+                },
+                (decay, _) => decay,
+            },
+            ..published
+        };
+        within_start_and_stop(config, schedule)
     };
     let sdar = || SdarOptions {
-        coefficient: constant(0.01),
+        coefficient: coefficient(SdarOptions::default().coefficient),
         gate_slope: baseline.beta,
         truncation_guard,
     };
@@ -107,22 +108,22 @@ pub fn algorithm_options(config: &config::TrainConfig) -> AlgorithmOptions {
         config::Algorithm::Opsd => AlgorithmOptions::Opsd(sdar()),
         config::Algorithm::GrpoOpsd => AlgorithmOptions::GrpoOpsd(sdar()),
         config::Algorithm::SkillSd => AlgorithmOptions::SkillSd(SkillSdOptions {
-            coefficient: constant(0.001),
+            coefficient: coefficient(SkillSdOptions::default().coefficient),
             truncation_guard,
         }),
         config::Algorithm::Rlsd => AlgorithmOptions::Rlsd(RlsdOptions {
-            coefficient: falling(0.5, 100),
+            coefficient: coefficient(RlsdOptions::default().coefficient),
             clip: baseline.clip,
-            tokens: TokenSelection::All,
             truncation_guard,
+            ..RlsdOptions::default()
         }),
         config::Algorithm::Serl => AlgorithmOptions::Serl(SerlOptions {
-            coefficient: falling(0.5, 50),
+            coefficient: coefficient(SerlOptions::default().coefficient),
             clip: baseline.clip,
             truncation_guard,
         }),
         config::Algorithm::Opid => AlgorithmOptions::Opid(OpidOptions {
-            coefficient: constant(0.001),
+            coefficient: coefficient(OpidOptions::default().coefficient),
             truncation_guard,
         }),
         config::Algorithm::Gigpo => AlgorithmOptions::Gigpo(gigpo_options(baseline)),
@@ -132,7 +133,7 @@ pub fn algorithm_options(config: &config::TrainConfig) -> AlgorithmOptions {
 /// GiGPO's step advantage.
 pub fn gigpo_options(section: &config::BaselineSection) -> GigpoOptions {
     GigpoOptions {
-        weight: section.coefficient.unwrap_or(1.0),
+        weight: section.coefficient.unwrap_or(GigpoOptions::default().weight),
         discount: section.discount,
     }
 }

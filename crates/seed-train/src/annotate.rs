@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use seed_alfworld::expert::skill::annotate_texts;
 use seed_env::World;
 use seed_hindsight::SftRecord;
 use seed_random::RandomKey;
@@ -13,7 +12,7 @@ use seed_run::{read_json_lines, write_json_lines};
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::events::{Event, Observer, Phase};
-use crate::hindsight::{Analysis, Hindsight, trajectory_text};
+use crate::hindsight::{Analysis, Hindsight, trajectory_text, written_by_rules};
 use crate::policy::Policy;
 
 /// Who writes the skills.
@@ -23,7 +22,7 @@ pub enum Annotator {
     Endpoint,
     /// The policy itself.
     Policy,
-    /// Rules over the household's texts.
+    /// The world's rules.
     Rules,
 }
 
@@ -44,7 +43,8 @@ type Written = Result<(String, String), String>;
 /// Annotates all trajectories of a file. Those without a usable skill give no record; the observer is warned of them.
 ///
 /// An endpoint's skills need five words at least and something besides punctuation, and an answer that is of no use is
-/// asked for again (`endpoint.parse_attempts`). All skills then pass the filters of the `[seed]` table.
+/// asked for again (`endpoint.parse_attempts`). Skills of the endpoint and of the policy then pass the filters of the
+/// `[seed]` table; those of rules stand as they were written.
 ///
 /// # Errors
 /// When the trajectories cannot be read, the model or the endpoint's settings fail, or the file cannot be written.
@@ -63,7 +63,7 @@ pub fn annotate(
             let hindsight = Hindsight::new(&config.seed);
             let written = trajectories
                 .iter()
-                .map(|trajectory| by_rules(trajectory).ok_or_else(|| "no_rule".to_owned()))
+                .map(|trajectory| by_rules(world, trajectory).ok_or_else(|| "no_rule".to_owned()))
                 .collect();
             (hindsight, None, written)
         }
@@ -159,16 +159,12 @@ fn accepted(analysis: Analysis) -> Written {
     }
 }
 
-/// Summary and skill by rule; `None` for an episode that failed or whose task the rules cannot read.
-pub fn by_rules(trajectory: &Trajectory) -> Option<(String, String)> {
+/// Summary and skill by the world's rules; `None` for an episode that broke off, and where the world has no rules or they
+/// cannot read the task.
+fn by_rules(world: &dyn World, trajectory: &Trajectory) -> Option<(String, String)> {
     if !trajectory.outcome.trains() {
         return None;
     }
-    let observations = trajectory
-        .steps
-        .iter()
-        .map(|step| step.observation.as_str())
-        .chain([trajectory.final_observation.as_str()]);
-    let annotation = annotate_texts(&trajectory.task_description, observations, trajectory.success())?;
-    Some((annotation.episode_summary, annotation.episode_skill))
+    let written = written_by_rules(world.skill_rules()?, trajectory)?;
+    Some((written.summary, written.skill))
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use seed_env::{Dialogue, FinishedEpisode, SkillRules};
+use seed_env::{Dialogue, FinishedEpisode, RuleAnnotation, SkillRules};
 use seed_hindsight::{
     AnalyserError, AnalysisJob, AnalysisOptions, AnalysisRequest, Annotation, AnnotationError,
     AugmentOptions, EndpointAnalyser, EndpointOptions, Episode, EpisodeStep, FittedPrompt, Leniency,
@@ -427,18 +427,7 @@ impl Hindsight {
             if !self.asks(trajectory, iteration) {
                 return analysis;
             }
-            let observations: Vec<&str> = trajectory
-                .steps
-                .iter()
-                .map(|step| step.observation.as_str())
-                .chain([trajectory.final_observation.as_str()])
-                .collect();
-            let written = rules.annotate(&FinishedEpisode {
-                task_description: &trajectory.task_description,
-                observations: &observations,
-                won: trajectory.success(),
-            });
-            match written {
+            match written_by_rules(rules, trajectory) {
                 Some(written) => {
                     let mode = self.analysis.mode;
                     let text = seed_hindsight::Analysis {
@@ -590,6 +579,21 @@ impl Hindsight {
             ),
         );
     }
+}
+
+/// What rules write about a trajectory; `None` when they cannot read it.
+pub(crate) fn written_by_rules(rules: &dyn SkillRules, trajectory: &Trajectory) -> Option<RuleAnnotation> {
+    let observations: Vec<&str> = trajectory
+        .steps
+        .iter()
+        .map(|step| step.observation.as_str())
+        .chain([trajectory.final_observation.as_str()])
+        .collect();
+    rules.annotate(&FinishedEpisode {
+        task_description: &trajectory.task_description,
+        observations: &observations,
+        won: trajectory.success(),
+    })
 }
 
 /// An answer, and what of its episode was shown.

@@ -151,9 +151,10 @@ pub fn annotate(
 
 /// What an analysis is worth as a record.
 fn accepted(analysis: Analysis) -> Written {
+    let was_read = analysis.was_read();
     match (analysis.skill, analysis.status.as_str()) {
         (Some(skill), _) => Ok((analysis.summary.unwrap_or_default(), skill)),
-        (None, "parsed") => Err("refused".to_owned()),
+        (None, _) if was_read => Err("refused".to_owned()),
         // The message of a failure differs from one trajectory to the next.
         (None, status) => Err(status.split(':').next().unwrap_or(status).to_owned()),
     }

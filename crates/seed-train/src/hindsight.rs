@@ -107,6 +107,16 @@ impl Analysis {
         }
     }
 
+    /// Whether an analyser was asked about the episode.
+    pub fn was_asked(&self) -> bool {
+        self.status != NOT_ASKED
+    }
+
+    /// Whether the answer could be read, whatever became of its skill: one that failed its verification could.
+    pub fn was_read(&self) -> bool {
+        self.status == ParseStatus::Parsed.name() || self.status == UNVERIFIED
+    }
+
     /// Whether there is anything to put into a prompt.
     pub fn has_skill(&self) -> bool {
         self.skill.is_some() || !self.step_skills.is_empty()
@@ -500,26 +510,19 @@ impl Hindsight {
 
     /// Records how the analyses went.
     pub fn record(&self, analyses: &[Analysis], metrics: &mut Metrics) {
-        let asked: Vec<&Analysis> = analyses
-            .iter()
-            .filter(|analysis| analysis.status != NOT_ASKED)
-            .collect();
+        let asked: Vec<&Analysis> = analyses.iter().filter(|analysis| analysis.was_asked()).collect();
         if asked.is_empty() && analyses.iter().any(Analysis::has_skill) {
             // Skills that are known from the task: nobody was asked.
             return;
         }
         let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
-        let parsed = |analysis: &&&Analysis| analysis.status == "parsed";
         let of = |success: bool| {
             let members: Vec<&&Analysis> = asked
                 .iter()
                 .filter(|analysis| analysis.success == success)
                 .collect();
             share(
-                members
-                    .iter()
-                    .filter(|analysis| analysis.status == "parsed")
-                    .count(),
+                members.iter().filter(|analysis| analysis.was_read()).count(),
                 members.len(),
             )
         };
@@ -539,7 +542,10 @@ impl Hindsight {
         metrics.set("analysis/requests", asked.len() as f64);
         metrics.set(
             "analysis/parse_rate",
-            share(asked.iter().filter(parsed).count(), asked.len()),
+            share(
+                asked.iter().filter(|analysis| analysis.was_read()).count(),
+                asked.len(),
+            ),
         );
         metrics.set("analysis/parse_rate_success", of(true));
         metrics.set("analysis/parse_rate_failure", of(false));

@@ -258,7 +258,7 @@ impl Judge {
         let mut judged = Vec::new();
         for analysis in read_json_lines::<Analysis>(&path)? {
             let analysis = analysis?;
-            let is_asked = analysis.status != "not_asked";
+            let is_asked = analysis.was_asked();
             if !is_asked && analysis.skill.is_none() {
                 continue;
             }
@@ -269,8 +269,7 @@ impl Judge {
             });
             judged.push(Judged {
                 success: analysis.success,
-                // A skill that failed its verification could be read.
-                parsed: is_asked.then_some(matches!(analysis.status.as_str(), "parsed" | "unverified")),
+                parsed: is_asked.then_some(analysis.was_read()),
                 accepted: skill.is_some(),
                 words: skill.map_or(0, |skill| skill.split_whitespace().count()),
                 copied: analysis.copied_share,

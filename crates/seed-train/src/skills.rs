@@ -135,14 +135,19 @@ impl TaskSkills {
             Analyser::Library => SkillSource::Library,
             _ => SkillSource::Oracle,
         };
+        // A group shares its task, and to make its skill a whole game may be read.
+        let mut known: BTreeMap<&TaskId, Option<String>> = BTreeMap::new();
         trajectories
             .iter()
             .map(|trajectory| {
                 let asked = trajectory.outcome.trains() && !trajectory.steps.is_empty();
-                let skill = if asked {
-                    self.of_task(analyser, &trajectory.task)?
-                } else {
-                    None
+                let skill = match known.get(&trajectory.task) {
+                    _ if !asked => None,
+                    Some(skill) => skill.clone(),
+                    None => known
+                        .entry(&trajectory.task)
+                        .or_insert(self.of_task(analyser, &trajectory.task)?)
+                        .clone(),
                 };
                 Ok(Analysis {
                     skill,
@@ -167,7 +172,13 @@ impl TaskSkills {
         key: RandomKey,
     ) -> Result<(), TrainError> {
         let seed = &config.seed;
-        let own = analyses.to_vec();
+        // By default nobody is given another's, and there is nothing to look up.
+        let reads_others = seed.skill_from != SkillFrom::Own || seed.gap_zero == GapZero::OtherSkill;
+        let own = if reads_others {
+            analyses.to_vec()
+        } else {
+            Vec::new()
+        };
         let drawn = |purpose: &str, index: usize, fits: &dyn Fn(usize) -> bool| {
             let candidates: Vec<&Analysis> = (0..own.len())
                 .filter(|&other| other != index && fits(other))

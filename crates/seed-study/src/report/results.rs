@@ -269,14 +269,14 @@ pub(crate) fn cpu_budgets(data: &StudyData) -> Vec<CpuBudget> {
 pub(crate) fn curve_summaries(data: &StudyData) -> Vec<CurveSummary> {
     let plan = &data.manifest.plan;
     let budgets = cpu_budgets(data);
+    let contestants = data.contestants();
     let mut rows = Vec::new();
     for split in splits(data) {
         for base in &plan.bases {
             let budget = budgets.iter().find(|budget| budget.base == *base);
-            let summaries = data
-                .contestants()
-                .into_iter()
-                .filter_map(|contestant| curve_summary(data, base, split, &contestant, budget));
+            let summaries = contestants
+                .iter()
+                .filter_map(|contestant| curve_summary(data, base, split, contestant, budget));
             rows.extend(summaries);
         }
     }
@@ -474,13 +474,14 @@ fn comparison(
 /// How soon everyone reaches the baseline's final level, by base. Seeds are resampled in pairs where both arms have them.
 pub(crate) fn reaches(data: &StudyData) -> Vec<Reach> {
     let plan = &data.manifest.plan;
+    let contestants = data.contestants();
     let mut rows = Vec::new();
     for base in &plan.bases {
         let baseline = data.trained(base, &plan.baseline);
         if baseline.is_empty() {
             continue;
         }
-        for contestant in data.contestants() {
+        for contestant in &contestants {
             let cells = data.trained(base, &contestant.arm);
             if cells.is_empty() {
                 continue;

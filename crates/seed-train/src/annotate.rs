@@ -14,6 +14,7 @@ use crate::config::TrainConfig;
 use crate::events::{Event, Observer, Phase};
 use crate::hindsight::{Analysis, Hindsight, trajectory_text, written_by_rules};
 use crate::policy::Policy;
+use crate::trainer::counted;
 
 /// Who writes the skills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +83,7 @@ pub fn annotate(
                 &trajectories,
                 0,
                 key,
-                &mut |done, total| {
-                    observer.event(&Event::Progress {
-                        iteration: 0,
-                        phase: Phase::Analysis,
-                        done,
-                        total,
-                    });
-                },
+                &mut counted(observer, 0, Phase::Analysis),
             )?;
             if let Some(failed) = analyses
                 .iter()

@@ -11,9 +11,9 @@ use seed_run::write_json_lines;
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::evaluate::{Evaluation, Panel, evaluate};
-use crate::events::{Event, Observer, Phase};
+use crate::events::{Observer, Phase};
 use crate::policy::Policy;
-use crate::trainer::{options, panel};
+use crate::trainer::{options, panel, progress};
 
 /// Plays a seeded sample of `tasks` tasks of `split`, `rollout.samples_per_task` times each, and writes the trajectories.
 ///
@@ -44,14 +44,7 @@ pub fn collect(
         &mut pool,
         &panel,
         &options::rollout_options(config, &policy.end_tokens),
-        &mut |progress| {
-            observer.event(&Event::Progress {
-                iteration: 0,
-                phase: Phase::Rollout,
-                done: progress.finished,
-                total: progress.total,
-            });
-        },
+        &mut progress(observer, 0, Phase::Rollout),
     )?;
     write_json_lines(out, &trajectories)?;
     Ok(evaluation)

@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use crate::TrainError;
 use crate::config::{Analyser, EvaluationPrompt, SeedSection, SkillMode, TrainConfig};
 use crate::evaluate::{Evaluation, Panel, evaluate};
-use crate::events::{Event, Observer, Phase};
+use crate::events::{Observer, Phase};
 use crate::hindsight::Hindsight;
 use crate::policy::Policy;
 use crate::skills::TaskSkills;
-use crate::trainer::{options, panel, progress};
+use crate::trainer::{counted, options, panel, progress};
 
 /// One panel with one kind of prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -185,14 +185,7 @@ impl PromptedPanels<'_> {
             trajectories,
             0,
             RandomKey::new(self.config.evaluation.seed).with_text("purpose", "analysis of an evaluation"),
-            &mut |done, total| {
-                observer.event(&Event::Progress {
-                    iteration: self.iteration,
-                    phase: Phase::Analysis,
-                    done,
-                    total,
-                });
-            },
+            &mut counted(observer, self.iteration, Phase::Analysis),
         )?;
         let mut skills = Skills::new();
         for (trajectory, analysis) in trajectories.iter().zip(analyses) {

@@ -210,14 +210,7 @@ impl Trainer {
                     recompute: self.config.model.recompute_activations,
                 },
                 &mut metrics,
-                &mut |done, total| {
-                    observer.event(&Event::Progress {
-                        iteration,
-                        phase: Phase::Update,
-                        done,
-                        total,
-                    });
-                },
+                &mut counted(observer, iteration, Phase::Update),
             )
         })?;
         cost.record("cost/update_tokens", self.rows_computed(), &mut metrics);
@@ -433,14 +426,7 @@ impl Trainer {
                     trajectories,
                     iteration,
                     key,
-                    &mut |done, total| {
-                        observer.event(&Event::Progress {
-                            iteration,
-                            phase: Phase::Analysis,
-                            done,
-                            total,
-                        });
-                    },
+                    &mut counted(observer, iteration, Phase::Analysis),
                 )?
             }
         };
@@ -531,12 +517,18 @@ pub fn panel(world: &dyn World, split: Split, count: Option<usize>, seed: u64) -
 
 /// Turns rollout progress into events.
 pub(crate) fn progress(observer: &mut dyn Observer, iteration: u64, phase: Phase) -> impl FnMut(Progress) {
-    move |progress| {
+    let mut report = counted(observer, iteration, phase);
+    move |progress| report(progress.finished, progress.total)
+}
+
+/// Turns what is done of a total into events.
+pub(crate) fn counted(observer: &mut dyn Observer, iteration: u64, phase: Phase) -> impl FnMut(usize, usize) {
+    move |done, total| {
         observer.event(&Event::Progress {
             iteration,
             phase,
-            done: progress.finished,
-            total: progress.total,
+            done,
+            total,
         });
     }
 }

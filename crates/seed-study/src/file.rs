@@ -684,9 +684,8 @@ fn is_name(name: &str) -> bool {
 }
 
 fn prompt_words() -> Vec<(&'static str, EvaluationPrompt)> {
-    EvaluationPrompt::CHOICES
-        .iter()
-        .map(|&(prompt, word, _)| (word, prompt))
+    EvaluationPrompt::all()
+        .map(|prompt| (prompt.word(), prompt))
         .collect()
 }
 

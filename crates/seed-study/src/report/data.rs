@@ -115,9 +115,7 @@ impl StudyData {
                 prompt.is_plain() || records.any(|record| record.prompt == prompt)
             };
             found.extend(
-                EvaluationPrompt::CHOICES
-                    .iter()
-                    .map(|choice| choice.0)
+                EvaluationPrompt::all()
                     .filter(|prompt| is_evaluated(*prompt))
                     .map(|prompt| Contestant {
                         arm: arm.clone(),

@@ -283,9 +283,7 @@ impl Report {
                 && left.split == right.split
                 && left.temperature == right.temperature
         };
-        let prompts: Vec<EvaluationPrompt> = EvaluationPrompt::CHOICES
-            .iter()
-            .map(|choice| choice.0)
+        let prompts: Vec<EvaluationPrompt> = EvaluationPrompt::all()
             .filter(|prompt| self.panels.iter().any(|row| row.prompt == *prompt))
             .collect();
         let mut rows = Vec::new();

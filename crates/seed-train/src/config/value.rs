@@ -178,6 +178,11 @@ macro_rules! choice {
             pub const CHOICES: &'static [(Self, &'static str, &'static str)] =
                 &[$((Self::$variant, $word, concat!($($doc),+))),+];
 
+            /// Every choice, in order.
+            pub fn all() -> impl Iterator<Item = Self> {
+                Self::CHOICES.iter().map(|choice| choice.0)
+            }
+
             /// The word that names this choice in a configuration.
             pub fn word(self) -> &'static str {
                 match self {

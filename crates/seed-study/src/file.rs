@@ -238,8 +238,8 @@ impl Reader<'_> {
     fn arm(&mut self, mut scope: Scope, above: &[ArmEntry]) -> ArmEntry {
         let name = self.name_of(&mut scope);
         let like = self.like_of(&mut scope, above);
-        let seeds = self.seeds_of(&mut scope);
-        let start = self.text_of(&mut scope, "start");
+        let mut seeds = self.seeds_of(&mut scope);
+        let mut start = self.text_of(&mut scope, "start");
         let against = self.names_of(&mut scope, "against");
         let is_baseline = match scope.fields.remove("baseline") {
             None => false,
@@ -250,7 +250,6 @@ impl Reader<'_> {
             }
         };
         let mut settings = scope.settings;
-        let (mut seeds, mut start) = (seeds, start);
         if let Some(like) = like {
             seeds = seeds.or(like.seeds);
             start = start.or(like.start);
@@ -272,9 +271,7 @@ impl Reader<'_> {
         let like = self.text_of(scope, "like")?;
         let found = above.iter().find(|arm| arm.name == like);
         if found.is_none() {
-            let near = nearest(&like, above.iter().map(|arm| arm.name.as_str()))
-                .map(|near| format!("; did you mean `{near}`?"))
-                .unwrap_or_default();
+            let near = hint(&like, above.iter().map(|arm| arm.name.as_str()));
             let what = &scope.what;
             let text = format!("`like` of {what} is `{like}`, and no arm of that name stands above it{near}");
             self.at(line, &text);
@@ -310,10 +307,7 @@ impl Reader<'_> {
             for against in &arm.against {
                 let problem = match arms.iter().find(|other| other.name == *against) {
                     None => {
-                        let near = nearest(against, arms.iter().map(|arm| arm.name.as_str()));
-                        let near = near
-                            .map(|near| format!("; did you mean `{near}`?"))
-                            .unwrap_or_default();
+                        let near = hint(against, arms.iter().map(|arm| arm.name.as_str()));
                         format!("there is no such arm{near}")
                     }
                     Some(other) if other.name == arm.name => "that is the arm itself".to_owned(),
@@ -565,9 +559,7 @@ impl Reader<'_> {
                 Some(known) if !found.contains(&known.1) => found.push(known.1),
                 Some(_) => {}
                 None => {
-                    let near = nearest(word, words.iter().map(|known| known.0))
-                        .map(|near| format!("; did you mean `{near}`?"))
-                        .unwrap_or_default();
+                    let near = hint(word, words.iter().map(|known| known.0));
                     let list: Vec<String> = words.iter().map(|known| format!("\"{}\"", known.0)).collect();
                     let what = &scope.what;
                     self.at(
@@ -704,6 +696,13 @@ fn distinct(seeds: &[u64]) -> bool {
     let mut sorted = seeds.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).all(|pair| pair.first() != pair.last())
+}
+
+/// The end of a message about an unknown word: the known one that is most like it, if any is.
+fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    nearest(word, known)
+        .map(|near| format!("; did you mean `{near}`?"))
+        .unwrap_or_default()
 }
 
 /// The message for a key that is neither the study's nor a table.

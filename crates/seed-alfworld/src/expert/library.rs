@@ -14,7 +14,9 @@ use seed_env::{EnvironmentError, FinishedEpisode, RuleAnnotation, SkillLibrary, 
 use seed_random::RandomKey;
 
 use super::reading::{Request, class_word};
-use super::skill::{annotate_texts, listed, oracle_places, oracle_skill, step_skills, wrong_skill};
+use super::skill::{
+    Missing, Recipe, annotate_texts, any_of, oracle_recipe, oracle_skill, step_skills, wrong_skill,
+};
 use crate::{Family, GameSource};
 
 /// Tasks of a family that are read.
@@ -58,18 +60,18 @@ impl HouseholdLibrary {
             }
             *count += 1;
             let game = games.game(&task.id)?;
-            let Some(places) = oracle_places(&game) else {
+            let Some(recipe) = oracle_recipe(&game) else {
                 continue;
             };
-            let request = places.request;
+            let request = recipe.request;
             let entry = library.entries.entry(request.family.name()).or_default();
-            for source in &places.sources {
+            for source in &recipe.sources {
                 let kind = class_word(source).to_owned();
                 *entry.sources.entry(kind.clone()).or_default() += 1;
                 let object = entry.by_object.entry(request.object.clone()).or_default();
                 *object.entry(kind).or_default() += 1;
             }
-            if let (Family::LookAtObjInLight, Some(lamp)) = (request.family, &places.target) {
+            if let (Family::LookAtObjInLight, Some(lamp)) = (request.family, &recipe.target) {
                 *entry.lamps.entry(class_word(lamp).to_owned()).or_default() += 1;
             }
         }
@@ -81,43 +83,36 @@ impl HouseholdLibrary {
         let request = Request::read(task_description)?;
         let entry = self.entries.get(request.family.name())?;
         let sources = entry.by_object.get(&request.object).unwrap_or(&entry.sources);
-        let object = &request.object;
-        let (what, it) = if request.places() == 2 {
-            ("two", "both")
-        } else {
-            ("the", "it")
+        let light = request.places() == 0;
+        let recipe = Recipe {
+            // No place is known, only where such things mostly lie.
+            sources: Vec::new(),
+            missing: Some(Missing::Object),
+            next: usual(sources),
+            appliance: request.treatment().map(|(_, appliance)| appliance.to_owned()),
+            target: Some(if light {
+                any_of(&usual(&entry.lamps))
+            } else {
+                request.target.clone()
+            }),
+            lamp: light.then(|| request.target.clone()),
+            vain: Vec::new(),
+            warning: None,
+            request,
         };
-        let mut clauses = vec![format!("look in {} for {what} {object}", usual(sources))];
-        if let Some((verb, appliance)) = request.treatment() {
-            clauses.push(format!("{verb} it with {appliance}"));
-        }
-        clauses.push(if request.places() == 0 {
-            format!(
-                "then take it to {} and use {}",
-                usual(&entry.lamps),
-                request.target
-            )
-        } else {
-            format!("then put {it} in {}", request.target)
-        });
-        Some(format!("{}.", clauses.join(", ")))
+        Some(recipe.text())
     }
 }
 
 /// The most frequent kinds, the most frequent first and equally frequent ones by name.
-fn usual(counts: &Counts) -> String {
+fn usual(counts: &Counts) -> Vec<String> {
     let mut kinds: Vec<(&String, &usize)> = counts.iter().collect();
     kinds.sort_by_key(|&(kind, &count)| (Reverse(count), kind));
-    let names: Vec<String> = kinds
+    kinds
         .into_iter()
         .take(KINDS)
         .map(|(kind, _)| kind.clone())
-        .collect();
-    if names.is_empty() {
-        "every place".to_owned()
-    } else {
-        listed(&names, "or")
-    }
+        .collect()
 }
 
 /// A library with the games whose task sentences it is asked for.

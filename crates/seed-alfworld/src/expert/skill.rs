@@ -121,27 +121,8 @@ pub fn wrong_skill(game: &Game, key: &RandomKey) -> Option<String> {
     Some(recipe.text())
 }
 
-/// What a perfect episode shows of where things are.
-pub(super) struct OraclePlaces {
-    /// What the task asks for.
-    pub(super) request: Request,
-    /// Where the objects lay.
-    pub(super) sources: Vec<String>,
-    /// Where the object was brought: a receptacle, or the place of the lamp.
-    pub(super) target: Option<String>,
-}
-
-/// Where things are in `game`.
-pub(super) fn oracle_places(game: &Game) -> Option<OraclePlaces> {
-    let recipe = oracle_recipe(game)?;
-    Some(OraclePlaces {
-        request: recipe.request,
-        sources: recipe.sources,
-        target: recipe.target,
-    })
-}
-
-fn oracle_recipe(game: &Game) -> Option<Recipe> {
+/// What a perfect episode of `game` shows of how its task is done.
+pub(super) fn oracle_recipe(game: &Game) -> Option<Recipe> {
     let episode = play(game, &mut OptimalExpert, OPTIMAL_STEPS);
     let observations = episode
         .steps
@@ -383,15 +364,20 @@ impl Findings {
     }
 }
 
+/// What an episode did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missing {
+pub(super) enum Missing {
+    /// Any object of the asked class.
     Object,
+    /// The other one of two.
     Second,
+    /// The lamp.
     Lamp,
 }
 
+/// What a failed episode is warned of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Warning {
+pub(super) enum Warning {
     /// The object was put down without its treatment.
     Untreated,
     /// Many commands were impossible.
@@ -400,20 +386,25 @@ enum Warning {
 
 /// A way to do a task, known in full or in part.
 #[derive(Clone, Debug)]
-struct Recipe {
-    request: Request,
+pub(super) struct Recipe {
+    /// What the task asks for.
+    pub(super) request: Request,
     /// Where objects of the asked class lie: as many as needed, when known.
-    sources: Vec<String>,
-    appliance: Option<String>,
+    pub(super) sources: Vec<String>,
+    /// What treats the object.
+    pub(super) appliance: Option<String>,
     /// Where to bring the object: a receptacle, or the place of the lamp.
-    target: Option<String>,
-    lamp: Option<String>,
-    missing: Option<Missing>,
+    pub(super) target: Option<String>,
+    /// The lamp to use.
+    pub(super) lamp: Option<String>,
+    /// What is yet to be found.
+    pub(super) missing: Option<Missing>,
     /// Where what is missing is not.
-    vain: Vec<String>,
+    pub(super) vain: Vec<String>,
     /// Where it may be.
-    next: Vec<String>,
-    warning: Option<Warning>,
+    pub(super) next: Vec<String>,
+    /// What to avoid.
+    pub(super) warning: Option<Warning>,
 }
 
 impl Recipe {
@@ -450,18 +441,15 @@ impl Recipe {
         })
     }
 
-    fn text(&self) -> String {
+    /// The recipe as a skill.
+    pub(super) fn text(&self) -> String {
         let object = self.request.object.as_str();
         let two = self.request.places() == 2;
         let mut places = self.sources.clone();
         places.dedup();
         let mut look = listed(&places, "and");
         if matches!(self.missing, Some(Missing::Object | Missing::Second)) {
-            let next = if self.next.is_empty() {
-                "every place".to_owned()
-            } else {
-                listed(&self.next, "or")
-            };
+            let next = any_of(&self.next);
             look = if places.is_empty() {
                 next
             } else {
@@ -507,8 +495,17 @@ impl Recipe {
     }
 }
 
+/// `A`, `A or B`, `A, B or C`; every place when none is named.
+pub(super) fn any_of(places: &[String]) -> String {
+    if places.is_empty() {
+        "every place".to_owned()
+    } else {
+        listed(places, "or")
+    }
+}
+
 /// `A`, `A and B`, `A, B and C`.
-pub(super) fn listed(names: &[String], last: &str) -> String {
+fn listed(names: &[String], last: &str) -> String {
     match names {
         [] => String::new(),
         [only] => only.clone(),

@@ -14,9 +14,7 @@ use seed_env::{EnvironmentError, FinishedEpisode, RuleAnnotation, SkillLibrary, 
 use seed_random::RandomKey;
 
 use super::reading::{Request, class_word};
-use super::skill::{
-    Missing, Recipe, annotate_texts, any_of, oracle_recipe, oracle_skill, step_skills, wrong_skill,
-};
+use super::skill::{Missing, Recipe, annotate_with_steps, any_of, oracle_recipe, oracle_skill, wrong_skill};
 use crate::{Family, GameSource};
 
 /// Tasks of a family that are read.
@@ -148,12 +146,12 @@ impl SkillRules for GameSkills {
     }
 
     fn annotate(&self, episode: &FinishedEpisode<'_>) -> Option<RuleAnnotation> {
-        let observations = episode.observations.iter().copied();
-        let annotation = annotate_texts(episode.task_description, observations.clone(), episode.won)?;
+        let (annotation, step_skills) =
+            annotate_with_steps(episode.task_description, episode.observations, episode.won)?;
         Some(RuleAnnotation {
             summary: annotation.episode_summary,
             skill: annotation.episode_skill,
-            step_skills: step_skills(episode.task_description, observations, episode.won)?,
+            step_skills,
         })
     }
 

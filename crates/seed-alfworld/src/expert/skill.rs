@@ -53,33 +53,28 @@ pub fn annotate_texts<'a>(
     won: bool,
 ) -> Option<Annotation> {
     let findings = Findings::gather(task, observations, won)?;
-    Some(Annotation {
-        episode_summary: findings.summary(),
-        episode_skill: findings.recipe().text(),
-    })
+    Some(findings.annotation(&findings.recipe()))
 }
 
-/// Skills of single steps of an episode given as texts, by 0-based step: what to do next where the asked object came into
-/// sight, into the hand, or out of its treatment. `None` when the task sentence is not one of ALFWorld's.
-pub fn step_skills<'a>(
+/// As [`annotate_texts`], with the skills of single steps by 0-based step: what to do next where the asked object came
+/// into sight, into the hand, or out of its treatment.
+pub(super) fn annotate_with_steps(
     task: &str,
-    observations: impl IntoIterator<Item = &'a str>,
+    observations: &[&str],
     won: bool,
-) -> Option<BTreeMap<usize, String>> {
-    let observations: Vec<&str> = observations.into_iter().collect();
+) -> Option<(Annotation, BTreeMap<usize, String>)> {
     let findings = Findings::gather(task, observations.iter().copied(), won)?;
     let recipe = findings.recipe();
     // Nothing follows the last observation.
     let acted_on = observations.len().saturating_sub(1);
-    Some(
-        observations
-            .iter()
-            .take(acted_on)
-            .enumerate()
-            .skip(1)
-            .filter_map(|(step, observation)| Some((step, recipe.next_after(&Event::read(observation))?)))
-            .collect(),
-    )
+    let steps = observations
+        .iter()
+        .take(acted_on)
+        .enumerate()
+        .skip(1)
+        .filter_map(|(step, observation)| Some((step, recipe.next_after(&Event::read(observation))?)))
+        .collect();
+    Some((findings.annotation(&recipe), steps))
 }
 
 /// The skill of a perfect episode of `game`.
@@ -325,6 +320,13 @@ impl Findings {
             next,
             warning,
             request,
+        }
+    }
+
+    fn annotation(&self, recipe: &Recipe) -> Annotation {
+        Annotation {
+            episode_summary: self.summary(),
+            episode_skill: recipe.text(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use seed_alfworld::household::{
     Combination, Household, HouseholdConfig, HouseholdGenerator, HouseholdSize, HouseholdWorld, RoomKind,
 };
-use seed_alfworld::{Family, Game};
+use seed_alfworld::{Family, Game, GameSource as _};
 use seed_env::{EnvironmentError, Split, TaskId, World as _};
 
 const SIZES: [HouseholdSize; 2] = [HouseholdSize::Studio, HouseholdSize::Full];

@@ -6,21 +6,12 @@
 )]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use seed_alfworld::GameSource;
 use seed_alfworld::expert::{HouseholdLibrary, Request};
 use seed_alfworld::household::{HouseholdConfig, HouseholdSize, HouseholdWorld};
-use seed_alfworld::{Game, GameSource};
-use seed_env::{EnvironmentError, FinishedEpisode, Split, Task, TaskId, World};
+use seed_env::{FinishedEpisode, Split, Task, TaskId, World};
 use seed_random::RandomKey;
-
-struct Games(HouseholdWorld);
-
-impl GameSource for Games {
-    fn game(&self, task: &TaskId) -> Result<Arc<Game>, EnvironmentError> {
-        self.0.game(task)
-    }
-}
 
 fn world() -> HouseholdWorld {
     HouseholdWorld::new(HouseholdConfig {
@@ -64,9 +55,8 @@ fn the_library_says_how_and_only_kinds_of_places() {
 #[test]
 fn the_library_is_a_function_of_the_first_tasks_of_each_family() {
     let world = world();
-    let games = Games(world);
-    let build = |tasks: &[Task]| HouseholdLibrary::build(&games, tasks).unwrap();
-    let tasks = games.0.tasks(Split::Train);
+    let build = |tasks: &[Task]| HouseholdLibrary::build(&world, tasks).unwrap();
+    let tasks = world.tasks(Split::Train);
     let sentence = "put a clean mug in shelf.";
     let first = build(tasks);
     assert_eq!(build(tasks), first);

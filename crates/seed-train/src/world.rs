@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use seed_alfworld::household::{HouseholdConfig, HouseholdError, HouseholdSize, HouseholdWorld};
-use seed_alfworld::{AlfworldWorld, Game, GameSource, LibraryError, LibraryOptions};
-use seed_env::{EnvironmentError, HouseholdDialogue, HouseholdStyle, TaskId, World};
+use seed_alfworld::{AlfworldWorld, GameSource, LibraryError, LibraryOptions};
+use seed_env::{EnvironmentError, HouseholdDialogue, HouseholdStyle, World};
 use seed_search::{KnowledgeWorld, SearchError};
 use seed_webshop::{
     Catalogue, CatalogueFiles, CatalogueSize, EpisodeReward, GENERATED_PRODUCTS, GoalKind, GoalSplit, Shop,
@@ -117,15 +117,6 @@ impl OpenWorld {
     }
 }
 
-/// Games of a household world, shared with the world itself.
-struct HouseholdGames(Arc<HouseholdWorld>);
-
-impl GameSource for HouseholdGames {
-    fn game(&self, task: &TaskId) -> Result<Arc<Game>, EnvironmentError> {
-        self.0.game(task)
-    }
-}
-
 impl From<PromptStyle> for HouseholdStyle {
     fn from(style: PromptStyle) -> Self {
         match style {
@@ -201,7 +192,7 @@ pub fn open_world(section: &WorldSection, search: &SearchSection) -> Result<Open
         };
         let world = Arc::new(HouseholdWorld::new(config)?);
         Ok(OpenWorld {
-            games: Some(Arc::new(HouseholdGames(world.clone()))),
+            games: Some(world.clone()),
             shop: None,
             knowledge: None,
             world,

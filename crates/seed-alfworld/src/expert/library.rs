@@ -126,7 +126,6 @@ impl SkillLibrary for LibraryOfGames {
 }
 
 /// The rules for the games of a source.
-#[derive(Clone)]
 pub struct GameSkills(Arc<dyn GameSource>);
 
 impl GameSkills {

@@ -129,12 +129,10 @@ impl HouseholdWorld {
     pub fn generator(&self) -> &HouseholdGenerator {
         &self.games.generator
     }
+}
 
-    /// The game of a task.
-    ///
-    /// # Errors
-    /// [`EnvironmentError::UnknownTask`] for an id of another world or beyond the split's size.
-    pub fn game(&self, task: &TaskId) -> Result<Arc<Game>, EnvironmentError> {
+impl GameSource for HouseholdWorld {
+    fn game(&self, task: &TaskId) -> Result<Arc<Game>, EnvironmentError> {
         self.games.game(task)
     }
 }

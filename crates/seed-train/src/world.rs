@@ -105,6 +105,16 @@ pub struct OpenWorld {
 }
 
 impl OpenWorld {
+    /// A world that nobody plays by script.
+    pub fn of(world: Arc<dyn World>) -> Self {
+        Self {
+            world,
+            games: None,
+            shop: None,
+            knowledge: None,
+        }
+    }
+
     /// The household games behind the tasks, for `what`.
     ///
     /// # Errors
@@ -171,10 +181,8 @@ fn open_shop(section: &WorldSection) -> Result<OpenWorld, WorldError> {
         },
     ));
     Ok(OpenWorld {
-        world: world.clone(),
-        games: None,
-        shop: Some(world),
-        knowledge: None,
+        shop: Some(world.clone()),
+        ..OpenWorld::of(world)
     })
 }
 
@@ -193,9 +201,7 @@ pub fn open_world(section: &WorldSection, search: &SearchSection) -> Result<Open
         let world = Arc::new(HouseholdWorld::new(config)?);
         Ok(OpenWorld {
             games: Some(world.clone()),
-            shop: None,
-            knowledge: None,
-            world,
+            ..OpenWorld::of(world)
         })
     };
     match section.name {
@@ -212,10 +218,8 @@ pub fn open_world(section: &WorldSection, search: &SearchSection) -> Result<Open
                 .map_err(|source| WorldError::Alfworld { path, source })?;
             let games = Arc::clone(world.library()) as Arc<dyn GameSource>;
             Ok(OpenWorld {
-                world: Arc::new(world),
                 games: Some(games),
-                shop: None,
-                knowledge: None,
+                ..OpenWorld::of(Arc::new(world))
             })
         }
         WorldName::SearchQa => search::open_questions(section, search),

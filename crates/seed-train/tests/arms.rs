@@ -253,12 +253,7 @@ fn a_training_run_and_an_evaluation_of_its_weights_play_alike() {
     assert_eq!(played[0].trajectories, played[2].trajectories);
     assert_eq!(results[0].evaluation, results[2].evaluation);
     assert_eq!(results[2].evaluation.episodes, 4);
-    let open = OpenWorld {
-        world: Luck::world(),
-        games: None,
-        shop: None,
-        knowledge: None,
-    };
+    let open = OpenWorld::of(Luck::world());
     let evaluated = evaluate_panels(&config, &open, None, &mut Silent).unwrap();
     assert_eq!(evaluated, results);
 }

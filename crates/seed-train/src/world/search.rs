@@ -32,12 +32,7 @@ pub(super) fn open_questions(
     let splits = QuestionSplits::read(questions)?;
     let options = search_options(section, search);
     let world = SearchWorld::new("search-qa", splits, open_retriever(search)?, options);
-    Ok(OpenWorld {
-        world: Arc::new(world),
-        games: None,
-        shop: None,
-        knowledge: None,
-    })
+    Ok(OpenWorld::of(Arc::new(world)))
 }
 
 /// Generated questions and passages.
@@ -48,10 +43,8 @@ pub(super) fn open_knowledge(
     let config = KnowledgeConfig::new(section.generator_seed);
     let world = Arc::new(KnowledgeWorld::new(&config, search_options(section, search))?);
     Ok(OpenWorld {
-        world: world.clone(),
-        games: None,
-        shop: None,
-        knowledge: Some(world),
+        knowledge: Some(world.clone()),
+        ..OpenWorld::of(world)
     })
 }
 

@@ -78,19 +78,11 @@ impl QuestionKind {
 
     /// Passages that have to be read.
     pub fn hops(self) -> usize {
-        match self {
-            Self::Birthplace
-            | Self::BirthYear
-            | Self::Teacher
-            | Self::Creator
-            | Self::WorkYear
-            | Self::Country => 1,
-            _ => 2,
-        }
+        self.relations().len()
     }
 
     /// What the question names.
-    pub fn subject(self) -> &'static str {
+    pub(super) fn subject(self) -> &'static str {
         match self {
             Self::Country => "town",
             Self::Creator
@@ -103,22 +95,29 @@ impl QuestionKind {
     }
 
     /// What the passage at a hop tells, counted from 0; from the last hop on what is asked for.
-    pub fn relation(self, hop: usize) -> &'static str {
-        let (first, last) = match self {
-            Self::Birthplace => ("birthplace", "birthplace"),
-            Self::BirthYear => ("birth year", "birth year"),
-            Self::Teacher => ("teacher", "teacher"),
-            Self::Creator => ("creator", "creator"),
-            Self::WorkYear => ("year", "year"),
-            Self::Country => ("country", "country"),
-            Self::CreatorBirthplace => ("creator", "birthplace"),
-            Self::CreatorBirthYear => ("creator", "birth year"),
-            Self::BirthplaceCountry => ("birthplace", "country"),
-            Self::TeacherBirthYear => ("teacher", "birth year"),
-            Self::CreatorTeacher => ("creator", "teacher"),
-            Self::TeacherBirthplace => ("teacher", "birthplace"),
-        };
-        if hop == 0 { first } else { last }
+    pub(super) fn relation(self, hop: usize) -> &'static str {
+        let relations = self.relations();
+        let relation = relations.get(hop).or(relations.last());
+        // Every kind has a relation.
+        relation.copied().unwrap_or_default()
+    }
+
+    /// What the passages tell, in the order in which they have to be read; the last is what is asked for.
+    fn relations(self) -> &'static [&'static str] {
+        match self {
+            Self::Birthplace => &["birthplace"],
+            Self::BirthYear => &["birth year"],
+            Self::Teacher => &["teacher"],
+            Self::Creator => &["creator"],
+            Self::WorkYear => &["year"],
+            Self::Country => &["country"],
+            Self::CreatorBirthplace => &["creator", "birthplace"],
+            Self::CreatorBirthYear => &["creator", "birth year"],
+            Self::BirthplaceCountry => &["birthplace", "country"],
+            Self::TeacherBirthYear => &["teacher", "birth year"],
+            Self::CreatorTeacher => &["creator", "teacher"],
+            Self::TeacherBirthplace => &["teacher", "birthplace"],
+        }
     }
 }
 
@@ -156,15 +155,11 @@ pub(super) struct Asked {
 /// All questions of a kind, in the order of their subjects.
 pub(super) fn questions(facts: &Facts, kind: QuestionKind, key: &RandomKey) -> Vec<Asked> {
     let key = key.with_text("kind", kind.name());
-    match kind {
-        QuestionKind::Country => (0..facts.towns.len())
+    match kind.subject() {
+        "town" => (0..facts.towns.len())
             .filter_map(|town| about_town(facts, town, &key))
             .collect(),
-        QuestionKind::Creator
-        | QuestionKind::WorkYear
-        | QuestionKind::CreatorBirthplace
-        | QuestionKind::CreatorBirthYear
-        | QuestionKind::CreatorTeacher => (0..facts.works.len())
+        "work" => (0..facts.works.len())
             .filter_map(|work| about_work(facts, work, kind, &key))
             .collect(),
         _ => (0..facts.people.len())

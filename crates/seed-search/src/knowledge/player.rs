@@ -9,7 +9,7 @@
 use seed_env::{EnvironmentError, TaskId, World};
 use seed_random::{Draw, RandomKey};
 
-use super::questions::{Plan, QuestionKind};
+use super::questions::{Plan, QuestionKind, answer_action, search_action};
 use super::world::KnowledgeWorld;
 
 /// One step of a played episode.
@@ -81,8 +81,8 @@ pub fn play_knowledge(
             Action::Answer(_) => plan.kind.relation(plan.kind.hops()),
         };
         let text = match &action {
-            Action::Search(query) => format!("<search>{query}</search>"),
-            Action::Answer(answer) => format!("<answer>{answer}</answer>"),
+            Action::Search(query) => search_action(query),
+            Action::Answer(answer) => answer_action(answer),
         };
         let transition = environment.step(&text)?;
         turns.push(PlayedTurn {

@@ -135,14 +135,19 @@ pub struct Plan {
 impl Plan {
     /// The actions of a player who knows the world.
     pub fn actions(&self) -> Vec<String> {
-        let searches = self
-            .queries
-            .iter()
-            .map(|query| format!("<search>{query}</search>"));
-        searches
-            .chain([format!("<answer>{}</answer>", self.answer)])
-            .collect()
+        let searches = self.queries.iter().map(|query| search_action(query));
+        searches.chain([answer_action(&self.answer)]).collect()
     }
+}
+
+/// The action that searches for `query`.
+pub(super) fn search_action(query: &str) -> String {
+    format!("<search>{query}</search>")
+}
+
+/// The action that answers `answer`.
+pub(super) fn answer_action(answer: &str) -> String {
+    format!("<answer>{answer}</answer>")
 }
 
 /// A question with its plan, and whether it is about what is held out.

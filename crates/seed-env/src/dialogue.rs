@@ -28,6 +28,14 @@ pub struct Exchange {
     pub action: String,
 }
 
+impl Exchange {
+    /// The action as one line: an untagged response can put a line break into an action.
+    pub fn action_line(&self) -> String {
+        let words: Vec<&str> = self.action.split_whitespace().collect();
+        words.join(" ")
+    }
+}
+
 /// Everything a prompt may show at one step.
 #[derive(Clone, Debug)]
 pub struct PromptState<'a> {
@@ -79,13 +87,11 @@ impl<'a> PromptState<'a> {
     pub fn past_in_short(&self, shorten: impl for<'t> Fn(&'t str) -> Cow<'t, str>) -> String {
         let mut past = String::new();
         for exchange in self.window().1 {
-            // An untagged response can put a line break into an action; a line stays a line.
-            let action: Vec<&str> = exchange.action.split_whitespace().collect();
             let _ = write!(
                 past,
                 "\n{}\n> {}",
                 shorten(&exchange.observation),
-                action.join(" ")
+                exchange.action_line()
             );
         }
         past

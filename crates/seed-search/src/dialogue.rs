@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use seed_env::{Dialogue, Projection, PromptState};
+use seed_env::{Dialogue, Exchange, Projection, PromptState};
 
 use crate::compact::compact_block;
 use crate::environment::INVALID_ACTION;
@@ -49,7 +49,6 @@ impl SearchDialogue {
 impl Dialogue for SearchDialogue {
     fn windowed_prompt(&self, state: &PromptState<'_>) -> String {
         let question = question_line(state);
-        let steps = state.history.len();
         if self.style == SearchStyle::Compact {
             return format!("{question}{}", recent_steps_in_short(state));
         }
@@ -57,6 +56,7 @@ impl Dialogue for SearchDialogue {
         if past.is_empty() {
             return format!("\n{ROLE}\n{question}\n\n{CLOSING}\n");
         }
+        let steps = state.history.len();
         format!(
             "\n{ROLE}\n{question}\n\nSteps taken so far: {steps}. The latest of them, each query in <search> tags \
              with what the search engine found for it in <information> tags:\n{past}\n\n{CLOSING}\n"
@@ -100,14 +100,14 @@ fn question_line(state: &PromptState<'_>) -> String {
 }
 
 /// The window's steps with what each found, which is the observation before the next one.
-fn steps_with_results<'a>(state: &PromptState<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn steps_with_results<'a>(state: &PromptState<'a>) -> impl Iterator<Item = (&'a Exchange, &'a str)> {
     let (_, shown) = state.window();
     let last = state.observation;
     shown.iter().enumerate().map(move |(index, exchange)| {
         let found = shown
             .get(index + 1)
             .map_or(last, |next| next.observation.as_str());
-        (exchange.action.as_str(), found)
+        (exchange, found)
     })
 }
 
@@ -115,12 +115,12 @@ fn steps_with_results<'a>(state: &PromptState<'a>) -> impl Iterator<Item = (&'a 
 fn recent_steps(state: &PromptState<'_>) -> String {
     let (first, _) = state.window();
     let mut text = String::new();
-    for (index, (action, found)) in steps_with_results(state).enumerate() {
+    for (index, (exchange, found)) in steps_with_results(state).enumerate() {
         if index > 0 {
             text.push('\n');
         }
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "Step {}:{action} {found}", first + index);
+        let _ = writeln!(text, "Step {}:{} {found}", first + index, exchange.action);
     }
     text
 }
@@ -128,9 +128,8 @@ fn recent_steps(state: &PromptState<'_>) -> String {
 /// The window in few words: a line for the action, and the passages it found, each with a line break before it.
 fn recent_steps_in_short(state: &PromptState<'_>) -> String {
     let mut text = String::new();
-    for (action, found) in steps_with_results(state) {
-        let action: Vec<&str> = action.split_whitespace().collect();
-        let _ = write!(text, "\n> {}\n{}", action.join(" "), compact_block(found));
+    for (exchange, found) in steps_with_results(state) {
+        let _ = write!(text, "\n> {}\n{}", exchange.action_line(), compact_block(found));
     }
     text
 }

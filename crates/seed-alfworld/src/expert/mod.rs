@@ -2,8 +2,8 @@
 //!
 //! [`OptimalExpert`] knows the game; [`SearchingExpert`] knows only what it has read and says what it intends;
 //! [`NoisyExpert`] errs at a chosen rate; [`RandomPlayer`] draws from what is possible. [`skill`] writes the hindsight
-//! skills of finished episodes by rule, and [`HouseholdLibrary`] a static library of them. They make the demonstrations that a small policy is first trained on, and the
-//! yardsticks of tests.
+//! skills of finished episodes by rule, and [`HouseholdLibrary`] a static library of them. They make the demonstrations
+//! that a small policy is first trained on, and the yardsticks of tests.
 //!
 //! Not for: learned policies.
 

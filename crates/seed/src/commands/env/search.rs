@@ -8,7 +8,7 @@ use crate::arguments::ScriptedPlayer;
 use crate::display::output_line;
 use crate::failure::{Failure, Outcome};
 
-/// The key with a search world's usual turns; nothing for other worlds.
+/// The key with verl-agent's usual turns in a search world; nothing for other worlds.
 pub(super) fn usual_steps(world: &str) -> Option<String> {
     let steps = SearchDialect::VerlAgent.usual_turns();
     matches!(world, "search-qa" | "knowledge").then(|| format!("world.max_steps={steps}"))

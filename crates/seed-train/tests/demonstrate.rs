@@ -43,6 +43,20 @@ fn kinds(records: &[ExampleRecord]) -> Vec<&str> {
     kinds
 }
 
+/// The messages of the first transcript of a world with that kind and number of messages.
+fn conversation(world: &str, kind: &str, messages: usize) -> Vec<String> {
+    let (records, _) = recorded(world, "transcript");
+    let whole = records
+        .iter()
+        .find(|record| record.kind == kind && record.messages.len() == messages)
+        .unwrap();
+    whole
+        .messages
+        .iter()
+        .map(|message| format!("{:?}: {}", message.role, message.content))
+        .collect()
+}
+
 #[test]
 fn every_taught_response_is_a_valid_action() {
     for world in ["household-studio", "knowledge", "shop"] {
@@ -82,30 +96,12 @@ fn skills_stand_in_prompts_and_in_answers() {
 
 #[test]
 fn a_played_question_reads_as_the_policy_will_see_it() {
-    let (records, _) = recorded("knowledge", "transcript");
-    let whole = records
-        .iter()
-        .find(|record| record.kind == "act" && record.messages.len() == 6)
-        .unwrap();
-    let text: Vec<String> = whole
-        .messages
-        .iter()
-        .map(|message| format!("{:?}: {}", message.role, message.content))
-        .collect();
+    let text = conversation("knowledge", "act", 6);
     insta::assert_snapshot!(text.join("\n"));
 }
 
 #[test]
 fn a_played_purchase_reads_as_the_policy_will_see_it() {
-    let (records, _) = recorded("shop", "transcript");
-    let whole = records
-        .iter()
-        .find(|record| record.kind == "act_with_skill" && record.messages.len() == 10)
-        .unwrap();
-    let text: Vec<String> = whole
-        .messages
-        .iter()
-        .map(|message| format!("{:?}: {}", message.role, message.content))
-        .collect();
+    let text = conversation("shop", "act_with_skill", 10);
     insta::assert_snapshot!(text.join("\n"));
 }

@@ -54,11 +54,9 @@ impl Environment for WebshopEnvironment {
         let shop = &self.tasks.shop;
         let over = episode.session.purchase().is_some();
         episode.session.act(shop, &episode.goal, action);
-        let score = episode
-            .session
-            .purchase()
-            .map_or(0.0, |purchase| purchase.reward.score);
-        let won = score == 1.0;
+        let purchase = episode.session.purchase();
+        let score = purchase.map_or(0.0, |purchase| purchase.reward.score);
+        let won = purchase.is_some_and(|purchase| purchase.reward.is_perfect());
         let reward = match self.tasks.reward {
             _ if over => 0.0,
             EpisodeReward::Success => f32::from(u8::from(won)) * REWARD,
@@ -67,7 +65,7 @@ impl Environment for WebshopEnvironment {
         Ok(Transition {
             observation: episode.observation(shop),
             reward,
-            terminated: episode.session.purchase().is_some(),
+            terminated: purchase.is_some(),
             truncated: false,
             won,
         })

@@ -132,12 +132,16 @@ fn missing_option<'a>(
     offered: &[OptionGroup],
     chosen: &[(String, String)],
 ) -> Option<&'a str> {
-    goal.options.values().find(|&value| {
-        chosen.iter().all(|(_, other)| other != value)
-            && offered
-                .iter()
-                .any(|group| group.values.iter().any(|other| other == value))
-    })
+    goal.options
+        .values()
+        .find(|&value| chosen.iter().all(|(_, other)| other != value) && offers(offered, value))
+}
+
+/// Whether a group of options has a value.
+pub(crate) fn offers(groups: &[OptionGroup], value: &str) -> bool {
+    groups
+        .iter()
+        .any(|group| group.values.iter().any(|other| other == value))
 }
 
 /// The instruction without the price cap at its end, which finds nothing.

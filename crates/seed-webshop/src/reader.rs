@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 
 use seed_random::{Draw, RandomKey};
 
-use crate::player::anything;
+use crate::player::{anything, offers};
 use crate::session::Place;
-use crate::{Goal, GoalOptions, OptionGroup, Purchase, Session, Shop};
+use crate::{Goal, GoalOptions, Purchase, Session, Shop};
 
 /// Pages of results that are read before the closest product is taken after all.
 const PAGES_READ: usize = 2;
@@ -149,13 +149,13 @@ impl<'a> Reader<'a> {
                 let lacking = wishes
                     .iter()
                     .find(|(_, value)| !self.settles && !offers(offered, value));
-                let open = wishes.iter().find(|(_, value)| {
-                    offers(offered, value) && chosen.iter().all(|(_, other)| other != value)
-                });
                 if let Some((_, value)) = lacking {
                     self.rejected.insert(product);
                     return step(&format!("no {value} here"), "click[< prev]".to_owned());
                 }
+                let open = wishes.iter().find(|(_, value)| {
+                    offers(offered, value) && chosen.iter().all(|(_, other)| other != value)
+                });
                 match open {
                     Some((name, value)) => step(&format!("choose the {name}"), format!("click[{value}]")),
                     None => step("all is chosen", "click[buy now]".to_owned()),
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
             .product(purchase.product)
             .map_or("", |product| product.asin.as_str());
         let reward = &purchase.reward;
-        if reward.score == 1.0 {
+        if reward.is_perfect() {
             format!("{search} Open {asin}.{choose} Then buy it.")
         } else if !reward.price_met {
             format!("{search} {asin} is too dear. Take another one.{choose}")
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
 fn summary(purchase: Option<&Purchase>, steps: usize) -> String {
     match purchase {
         None => format!("Nothing was bought in {steps} steps."),
-        Some(purchase) if purchase.reward.score == 1.0 => "What was bought fits.".to_owned(),
+        Some(purchase) if purchase.reward.is_perfect() => "What was bought fits.".to_owned(),
         Some(purchase) => format!(
             "What was bought meets {} of {} attributes and {} of {} options.",
             purchase.reward.attributes_met,
@@ -245,12 +245,6 @@ fn wishes(options: &GoalOptions) -> Vec<(&str, &str)> {
             .collect(),
         GoalOptions::Values(values) => values.iter().map(|value| ("option", value.as_str())).collect(),
     }
-}
-
-fn offers(groups: &[OptionGroup], value: &str) -> bool {
-    groups
-        .iter()
-        .any(|group| group.values.iter().any(|other| other == value))
 }
 
 /// What a wish asks for, without its plea, options, and price: `Find me elastic waist shirts with color: red, and price
@@ -304,7 +298,7 @@ mod tests {
             visit
                 .purchase
                 .as_ref()
-                .is_some_and(|purchase| purchase.reward.score == 1.0)
+                .is_some_and(|purchase| purchase.reward.is_perfect())
         };
         visits.iter().filter(|(_, visit)| is_won(visit)).count()
     }

@@ -149,6 +149,13 @@ pub struct Reward {
     pub price_met: bool,
 }
 
+impl Reward {
+    /// Whether everything fits.
+    pub fn is_perfect(&self) -> bool {
+        self.score == 1.0
+    }
+}
+
 /// The score of buying the product at place `bought` with these option values; `None` when there is no such product.
 pub fn reward<'a>(
     shop: &Shop,

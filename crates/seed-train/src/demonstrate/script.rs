@@ -213,7 +213,7 @@ impl Script for ShopScript<'_> {
         let won = visit
             .purchase
             .as_ref()
-            .is_some_and(|purchase| purchase.reward.score == 1.0);
+            .is_some_and(|purchase| purchase.reward.is_perfect());
         let actions = visit
             .steps
             .into_iter()

@@ -95,7 +95,7 @@ pub(super) fn watch(world: &WebshopWorld, task: &Task, player: ScriptedPlayer) -
         reward.options,
         if reward.price_met { "met" } else { "too high" }
     ));
-    Ok(if reward.score == 1.0 {
+    Ok(if reward.is_perfect() {
         ExitCode::Success
     } else {
         ExitCode::CheckFailed

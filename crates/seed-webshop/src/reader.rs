@@ -98,18 +98,13 @@ impl<'a> Reader<'a> {
             .position(|&word| word == "Open")
             .and_then(|at| words.get(at + 1))
             .map(|word| word.trim_end_matches('.').to_lowercase());
-        let warned = words
+        // Skills name products as the catalogue does.
+        let rejected = words
             .windows(3)
-            .filter(|run| matches!(run, [_, "does", "not"] | [_, "is", "too"]))
-            .filter_map(|run| run.first().map(|word| word.to_lowercase()));
-        let warned: BTreeSet<String> = warned.collect();
-        let rejected = shop
-            .catalogue()
-            .products()
-            .iter()
-            .enumerate()
-            .filter(|(_, product)| warned.contains(&product.asin.to_lowercase()))
-            .map(|(place, _)| place)
+            .filter_map(|run| match run {
+                [asin, "does", "not"] | [asin, "is", "too"] => shop.catalogue().place(asin),
+                _ => None,
+            })
             .collect();
         let phrase = phrase(&goal.instruction);
         Self {

@@ -1,16 +1,14 @@
-//! A visit as an [`Environment`]: observation, reward and actions as verl-agent's wrapper gives them to a policy.
+//! A visit as an [`Environment`] with the rewards of verl-agent's wrapper.
 //!
 //! Not for: the pages themselves (see [`Session`]), or step limits.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use seed_env::{Environment, EnvironmentError, Observation, TaskId, Transition};
 use seed_random::RandomKey;
 
-use crate::session::SEPARATOR;
 use crate::world::Tasks;
-use crate::{Goal, Session, Shop};
+use crate::{Goal, Session};
 
 /// The reward of a perfect purchase, as in the reference; every other step earns 0.
 const REWARD: f32 = 10.0;
@@ -46,7 +44,8 @@ impl Environment for WebshopEnvironment {
         let goal = self.tasks.goal(task)?;
         let session = Session::new(RandomKey::new(seed).with_text("webshop", task.as_str()));
         let episode = self.episode.insert(Episode { goal, session });
-        Ok(episode.observation(&self.tasks.shop))
+        let text = episode.session.observation(&self.tasks.shop, &episode.goal);
+        Ok(Observation::text(text))
     }
 
     fn step(&mut self, action: &str) -> Result<Transition, EnvironmentError> {
@@ -63,7 +62,7 @@ impl Environment for WebshopEnvironment {
             EpisodeReward::Score => score as f32 * REWARD,
         };
         Ok(Transition {
-            observation: episode.observation(shop),
+            observation: Observation::text(episode.session.observation(shop, &episode.goal)),
             reward,
             terminated: purchase.is_some(),
             truncated: false,
@@ -71,21 +70,10 @@ impl Environment for WebshopEnvironment {
         })
     }
 
-    /// `search[<your query>]` where there is a search bar, then a click on everything that can be clicked; among them
-    /// `click[search]`, which does nothing, as in the reference.
     fn admissible_actions(&self) -> Vec<String> {
-        let Some(episode) = &self.episode else {
-            return Vec::new();
-        };
-        let clickables = episode.session.clickables(&self.tasks.shop);
-        let search = episode
-            .session
-            .has_search_bar()
-            .then(|| "search[<your query>]".to_owned());
-        search
-            .into_iter()
-            .chain(clickables.iter().map(|text| format!("click[{text}]")))
-            .collect()
+        self.episode.as_ref().map_or_else(Vec::new, |episode| {
+            episode.session.admissible_actions(&self.tasks.shop)
+        })
     }
 
     fn task_description(&self) -> String {
@@ -98,29 +86,5 @@ impl Environment for WebshopEnvironment {
         let episode = self.episode.as_ref()?;
         let purchase = episode.session.purchase();
         Some(purchase.map_or(0.0, |purchase| purchase.reward.score as f32))
-    }
-}
-
-impl Episode {
-    /// The texts after the instruction, each in quotes; a page without the instruction (the last one) as it is.
-    fn observation(&self, shop: &Shop) -> Observation {
-        let texts = self.session.texts(shop, &self.goal);
-        let task = texts
-            .iter()
-            .position(|text| *text == self.goal.instruction.trim());
-        let Some(after) = task.and_then(|task| texts.get(task + 1..)) else {
-            return Observation::text(texts.join(SEPARATOR));
-        };
-        let mut shown = String::with_capacity(after.iter().map(|text| text.len() + 9).sum());
-        for text in after {
-            if !shown.is_empty() {
-                shown.push_str(SEPARATOR);
-            }
-            let text: &Cow<'_, str> = text;
-            shown.push('\'');
-            shown.push_str(text);
-            shown.push('\'');
-        }
-        Observation::text(shown)
     }
 }

@@ -21,6 +21,10 @@ const PAGES_READ: usize = 2;
 /// One step of a visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaderStep {
+    /// What a policy is shown before the action, as an environment shows it.
+    pub observation: String,
+    /// What it is offered then.
+    pub admissible_actions: Vec<String>,
     /// What the shopper was after, such as `choose the color`.
     pub intention: String,
     /// The action.
@@ -55,13 +59,17 @@ pub fn read_and_buy(
     let mut reader = Reader::new(shop, goal, skill.unwrap_or_default());
     let mut steps: Vec<ReaderStep> = Vec::new();
     while steps.len() < max_steps && session.purchase().is_none() {
-        let step = if draw.chance(noise) {
-            ReaderStep {
-                intention: "look around".to_owned(),
-                action: anything(shop, goal, &session, &mut draw),
-            }
+        let (intention, action) = if draw.chance(noise) {
+            let action = anything(shop, goal, &session, &mut draw);
+            ("look around".to_owned(), action)
         } else {
             reader.next_step(&session)
+        };
+        let step = ReaderStep {
+            observation: session.observation(shop, goal),
+            admissible_actions: session.admissible_actions(shop),
+            intention,
+            action,
         };
         session.act(shop, goal, &step.action);
         steps.push(step);
@@ -118,11 +126,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn next_step(&mut self, session: &Session) -> ReaderStep {
-        let step = |intention: &str, action: String| ReaderStep {
-            intention: intention.to_owned(),
-            action,
-        };
+    /// What to do next: the intention and the action.
+    fn next_step(&mut self, session: &Session) -> (String, String) {
+        let step = |intention: &str, action: String| (intention.to_owned(), action);
         match session.place() {
             Place::Start => step("what to search for", format!("search[{}]", self.phrase)),
             Place::Results { page, shown, more } => match self.closest(shown) {

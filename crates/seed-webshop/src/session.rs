@@ -325,6 +325,37 @@ impl Session {
         page.0
     }
 
+    /// What verl-agent's wrapper shows a policy of the page: the texts after the instruction, each in quotes; a page
+    /// without the instruction (the last one) as it is.
+    pub(crate) fn observation(&self, shop: &Shop, goal: &Goal) -> String {
+        let texts = self.texts(shop, goal);
+        let task = texts.iter().position(|text| *text == goal.instruction.trim());
+        let Some(after) = task.and_then(|task| texts.get(task + 1..)) else {
+            return texts.join(SEPARATOR);
+        };
+        let mut shown = String::with_capacity(after.iter().map(|text| text.len() + 9).sum());
+        for text in after {
+            if !shown.is_empty() {
+                shown.push_str(SEPARATOR);
+            }
+            shown.push('\'');
+            shown.push_str(text);
+            shown.push('\'');
+        }
+        shown
+    }
+
+    /// `search[<your query>]` where there is a search bar, then a click on everything that can be clicked; among them
+    /// `click[search]`, which does nothing, as in the reference.
+    pub(crate) fn admissible_actions(&self, shop: &Shop) -> Vec<String> {
+        let search = self.has_search_bar().then(|| "search[<your query>]".to_owned());
+        let clickables = self.clickables(shop);
+        search
+            .into_iter()
+            .chain(clickables.iter().map(|text| format!("click[{text}]")))
+            .collect()
+    }
+
     /// What can be clicked on the page shown, in the original's order, each text once. Empty after the purchase.
     pub fn clickables(&self, shop: &Shop) -> Vec<String> {
         let catalogue = shop.catalogue();

@@ -6,7 +6,7 @@
 use seed_alfworld::expert::skill::{self, Advice, Annotation};
 use seed_alfworld::expert::{NoisyExpert, PlayedEpisode, play};
 use seed_alfworld::{Game, GameSource};
-use seed_env::{ContextKind, Dialogue, Task, TaskId, World};
+use seed_env::{ContextKind, Dialogue, Task};
 use seed_random::RandomKey;
 use seed_search::{KnowledgeWorld, play_knowledge};
 use seed_webshop::{WebshopWorld, read_and_buy};
@@ -214,12 +214,17 @@ impl Script for ShopScript<'_> {
             .purchase
             .as_ref()
             .is_some_and(|purchase| purchase.reward.is_perfect());
-        let actions = visit
-            .steps
-            .into_iter()
-            .map(|step| (tagged_response(&step.intention, &step.action), step.action));
         Ok(ScriptedEpisode {
-            steps: shown_steps(self.world, &task.id, actions).map_err(WorldError::from)?,
+            steps: visit
+                .steps
+                .into_iter()
+                .map(|step| ScriptedStep {
+                    observation: step.observation,
+                    admissible_actions: step.admissible_actions,
+                    response: tagged_response(&step.intention, &step.action),
+                    action: step.action,
+                })
+                .collect(),
             task: goal.instruction,
             won,
             lesson: Some(Annotation {
@@ -228,28 +233,6 @@ impl Script for ShopScript<'_> {
             }),
         })
     }
-}
-
-/// What an environment shows before each of the (response, action) pairs.
-fn shown_steps(
-    world: &dyn World,
-    task: &TaskId,
-    actions: impl Iterator<Item = (String, String)>,
-) -> Result<Vec<ScriptedStep>, seed_env::EnvironmentError> {
-    let mut environment = world.environment();
-    let mut observation = environment.reset(task, 0)?.text;
-    let mut steps = Vec::new();
-    for (response, action) in actions {
-        let admissible_actions = environment.admissible_actions();
-        let next = environment.step(&action)?.observation.text;
-        steps.push(ScriptedStep {
-            observation: std::mem::replace(&mut observation, next),
-            admissible_actions,
-            response,
-            action,
-        });
-    }
-    Ok(steps)
 }
 
 /// A response in the format of worlds whose actions stand between action tags.

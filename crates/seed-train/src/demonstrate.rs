@@ -96,9 +96,6 @@ impl Demonstrator<'_> {
         let task = self.draw_task(&mut draw)?;
         let section = self.section;
         let noise = section.noise_low + (section.noise_high - section.noise_low) * draw.unit();
-        let attempt = self
-            .script
-            .play(task, noise, None, key.with_text("play", "attempt"))?;
         let shares = [
             section.act_share,
             section.act_with_skill_share,
@@ -113,6 +110,9 @@ impl Demonstrator<'_> {
                 position < 0.0
             })
             .unwrap_or(0);
+        let attempt = self
+            .script
+            .play(task, noise, None, key.with_text("play", "attempt"))?;
         Ok(match kind {
             1 => {
                 let skill = attempt.lesson()?.episode_skill;
@@ -168,11 +168,14 @@ impl Demonstrator<'_> {
         let mut history = Vec::new();
         let mut messages = Vec::new();
         let mut records = Vec::new();
-        for (index, step) in episode.steps.iter().enumerate() {
+        let admissible_actions = episode.admissible_actions();
+        for (index, (step, admissible_actions)) in
+            episode.steps.iter().zip(admissible_actions.iter()).enumerate()
+        {
             let state = PromptState {
                 task_description: &episode.task,
                 observation: &step.observation,
-                admissible_actions: &step.admissible_actions,
+                admissible_actions,
                 history: &history,
                 history_length: self.history_length,
             };

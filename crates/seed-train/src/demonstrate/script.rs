@@ -3,8 +3,11 @@
 //! The players and the rules that write skills belong to the worlds; here they meet one interface. Not for: prompts, or
 //! the mixture of examples.
 
-use seed_alfworld::expert::skill::{self, Advice, Annotation};
-use seed_alfworld::expert::{NoisyExpert, PlayedEpisode, play};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use seed_alfworld::expert::skill::{Advice, Annotation, annotate_texts};
+use seed_alfworld::expert::{NoisyExpert, play};
 use seed_alfworld::{Game, GameSource};
 use seed_env::{ContextKind, Dialogue, Task};
 use seed_random::RandomKey;
@@ -31,8 +34,6 @@ pub(super) trait Script: Sync {
 pub(super) struct ScriptedStep {
     /// What was seen before the action.
     pub(super) observation: String,
-    /// What was possible then; empty where no prompt shows it.
-    pub(super) admissible_actions: Vec<String>,
     /// The whole response.
     pub(super) response: String,
     /// The action in it.
@@ -46,16 +47,51 @@ pub(super) struct ScriptedEpisode {
     /// All steps in order.
     pub(super) steps: Vec<ScriptedStep>,
     won: bool,
-    /// What is learned from it; `None` when the script cannot read the task.
-    lesson: Option<Annotation>,
+    kept: Kept,
+}
+
+/// What an episode keeps to tell more than its steps.
+enum Kept {
+    /// A household tells it from its game and its texts, which takes time.
+    Household {
+        /// The game where prompts list its commands.
+        game: Option<Arc<Game>>,
+        /// What was seen after the last step.
+        last_observation: String,
+    },
+    /// Others know it from playing.
+    Known {
+        /// What was possible before each step; empty where no prompt shows it.
+        admissible_actions: Vec<Vec<String>>,
+        /// What is learned from the episode.
+        lesson: Annotation,
+    },
 }
 
 impl ScriptedEpisode {
     /// What the script writes about the episode.
     pub(super) fn lesson(&self) -> Result<Annotation, TrainError> {
-        self.lesson.clone().ok_or_else(|| TrainError::UnreadableTask {
-            task: self.task.clone(),
-        })
+        match &self.kept {
+            Kept::Known { lesson, .. } => Ok(lesson.clone()),
+            Kept::Household { last_observation, .. } => {
+                let observations = self.steps.iter().map(|step| step.observation.as_str());
+                let observations = observations.chain([last_observation.as_str()]);
+                annotate_texts(&self.task, observations, self.won).ok_or_else(|| TrainError::UnreadableTask {
+                    task: self.task.clone(),
+                })
+            }
+        }
+    }
+
+    /// What was possible before each step, as many lists as steps; empty where no prompt shows it.
+    pub(super) fn admissible_actions(&self) -> Cow<'_, [Vec<String>]> {
+        match &self.kept {
+            Kept::Known {
+                admissible_actions, ..
+            } => Cow::Borrowed(admissible_actions),
+            Kept::Household { game: None, .. } => Cow::Owned(vec![Vec::new(); self.steps.len()]),
+            Kept::Household { game: Some(game), .. } => Cow::Owned(admissible_commands(game, &self.steps)),
+        }
     }
 
     /// The episode as an analyser is shown it.
@@ -117,43 +153,37 @@ impl Script for HouseholdScript<'_> {
             None => NoisyExpert::new(key, noise),
         };
         let played = play(&game, &mut player, self.max_steps);
-        let commands = if self.shows_commands {
-            admissible_commands(&game, &played)
-        } else {
-            vec![Vec::new(); played.steps.len()]
-        };
-        let lesson = skill::annotate(&played);
         Ok(ScriptedEpisode {
             steps: played
                 .steps
                 .into_iter()
-                .zip(commands)
-                .map(|(step, admissible_actions)| ScriptedStep {
+                .map(|step| ScriptedStep {
                     observation: step.observation,
-                    admissible_actions,
                     response: tagged_response(&step.intention, &step.command),
                     action: step.command,
                 })
                 .collect(),
             task: played.task,
             won: played.won,
-            lesson,
+            kept: Kept::Household {
+                game: self.shows_commands.then_some(game),
+                last_observation: played.last_observation,
+            },
         })
     }
 }
 
 /// The commands possible at each step of a played episode.
-fn admissible_commands(game: &Game, episode: &PlayedEpisode) -> Vec<Vec<String>> {
+fn admissible_commands(game: &Game, steps: &[ScriptedStep]) -> Vec<Vec<String>> {
     let mut state = game.initial_state();
     let (mut ids, mut text) = (Vec::new(), String::new());
-    episode
-        .steps
+    steps
         .iter()
         .map(|step| {
             game.admissible_commands(&state, &mut ids);
             let list = ids.iter().map(|&id| game.command_text(id).to_owned()).collect();
             text.clear();
-            game.step(&mut state, &step.command, &mut text);
+            game.step(&mut state, &step.action, &mut text);
             list
         })
         .collect()
@@ -176,17 +206,19 @@ impl Script for KnowledgeScript<'_> {
         Ok(ScriptedEpisode {
             task: played.question,
             won: played.won,
-            lesson: Some(Annotation {
-                episode_summary: played.summary,
-                episode_skill: played.skill,
-            }),
+            kept: Kept::Known {
+                // Everything can be searched for: no prompt lists it.
+                admissible_actions: vec![Vec::new(); played.turns.len()],
+                lesson: Annotation {
+                    episode_summary: played.summary,
+                    episode_skill: played.skill,
+                },
+            },
             steps: played
                 .turns
                 .into_iter()
                 .map(|turn| ScriptedStep {
                     observation: turn.observation,
-                    // Everything can be searched for: no prompt lists it.
-                    admissible_actions: Vec::new(),
                     response: format!("<think>{}</think>{}", turn.intention, turn.action),
                     action: turn.action,
                 })
@@ -214,23 +246,29 @@ impl Script for ShopScript<'_> {
             .purchase
             .as_ref()
             .is_some_and(|purchase| purchase.reward.is_perfect());
-        Ok(ScriptedEpisode {
-            steps: visit
-                .steps
-                .into_iter()
-                .map(|step| ScriptedStep {
+        let (steps, admissible_actions) = visit
+            .steps
+            .into_iter()
+            .map(|step| {
+                let shown = ScriptedStep {
                     observation: step.observation,
-                    admissible_actions: step.admissible_actions,
                     response: tagged_response(&step.intention, &step.action),
                     action: step.action,
-                })
-                .collect(),
+                };
+                (shown, step.admissible_actions)
+            })
+            .unzip();
+        Ok(ScriptedEpisode {
+            steps,
             task: goal.instruction,
             won,
-            lesson: Some(Annotation {
-                episode_summary: visit.summary,
-                episode_skill: visit.skill,
-            }),
+            kept: Kept::Known {
+                admissible_actions,
+                lesson: Annotation {
+                    episode_summary: visit.summary,
+                    episode_skill: visit.skill,
+                },
+            },
         })
     }
 }

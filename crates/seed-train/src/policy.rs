@@ -32,20 +32,12 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads a Hugging Face directory or a file whose name ends in `.gguf`; `embedded:household-tiny` is the small policy inside the program.
+    /// Reads a model as [`read_model`] does.
     ///
     /// # Errors
-    /// When a file is missing or broken (the error names it), or the model has no usable chat template.
+    /// As [`read_model`], and when the model has no usable chat template.
     pub fn load(path: &Path, thinking: bool) -> Result<Self, TrainError> {
-        let directory = match embedded::find(path) {
-            Some(embedded) => {
-                let unpacked = embedded.unpack()?;
-                load_directory(unpacked.path())?
-            }
-            None if is_gguf(path) => load_gguf(path)?,
-            None => load_directory(path)?,
-        };
-        Self::from_directory(directory, path, thinking)
+        Self::from_directory(read_model(path)?, path, thinking)
     }
 
     fn from_directory(directory: ModelDirectory, path: &Path, thinking: bool) -> Result<Self, TrainError> {
@@ -148,6 +140,19 @@ impl Policy {
         fs_err::remove_dir(folder)?;
         Ok(self.save(folder)?)
     }
+}
+
+/// Reads a Hugging Face directory or a file whose name ends in `.gguf`; `embedded:household-tiny` is the small policy
+/// inside the program.
+///
+/// # Errors
+/// When a file is missing or broken; the error names it.
+pub fn read_model(path: &Path) -> Result<ModelDirectory, TrainError> {
+    Ok(match embedded::find(path) {
+        Some(embedded) => load_directory(embedded.unpack()?.path())?,
+        None if is_gguf(path) => load_gguf(path)?,
+        None => load_directory(path)?,
+    })
 }
 
 /// The sizes of a model that memory estimates need.

@@ -305,9 +305,10 @@ pub(crate) struct StudyReport {
 
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// Model to serve: a Hugging Face folder, such as the `model` folder of a checkpoint, or `embedded:household-tiny`.
+    /// Model to serve: a Hugging Face folder, such as the `model` folder of a checkpoint, a `.gguf` file, or
+    /// `embedded:household-tiny`.
     pub model: PathBuf,
-    /// Name under which clients ask for it; unset is the folder's name.
+    /// Name under which clients ask for it; unset is the name of the folder or file.
     #[arg(long)]
     pub name: Option<String>,
     /// Where to listen; port 0 takes a free one.
@@ -346,7 +347,8 @@ pub(crate) struct Doctor {
     /// Change a key: `--set rollout.temperature=0.7`. May be given more than once.
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "config")]
     pub set: Vec<String>,
-    /// Model to examine: a Hugging Face folder, or `embedded:household-tiny`; instead of the configuration's.
+    /// Model to examine: a Hugging Face folder, a `.gguf` file, or `embedded:household-tiny`; instead of the
+    /// configuration's.
     #[arg(long)]
     pub model: Option<PathBuf>,
     /// Endpoint to examine: the part of its address before `/chat/completions`.

@@ -33,11 +33,6 @@ impl Failure {
         Self::new(message.into(), ExitCode::Usage)
     }
 
-    /// The whole chain of causes in one line.
-    pub(crate) fn message(&self) -> String {
-        chain(&*self.error)
-    }
-
     pub(crate) fn exit_code(&self) -> ExitCode {
         self.code
     }

@@ -97,6 +97,11 @@ fn what_is_no_model_is_named() {
     exit code 3
     error: `[scratch]/model.gguf` is broken: its version is `2021161080`; versions 2 and 3 are read; fetch or export the model again
     ");
+    let serve = finish(program().arg("serve").arg(&file));
+    assert_eq!(scratch.shown(&failure(&serve)), talk);
+    let doctor = finish(program().arg("doctor").arg("--model").arg(&file));
+    let broken = "model.gguf` is broken: its version is `2021161080`; versions 2 and 3 are read";
+    assert!(doctor.output.contains(broken), "{}", doctor.output);
 }
 
 /// A real model is converted and talked to. `SEED_SMOLLM2` names its file; `.ci/models` fetches it.

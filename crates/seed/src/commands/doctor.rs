@@ -15,10 +15,10 @@ use seed_train::policy;
 use seed_train::world::open_world;
 use serde_json::json;
 
-use super::{load, load_model};
+use super::load;
 use crate::arguments::{ConfigFile, Doctor, Output};
 use crate::display::{Display, output_line};
-use crate::failure::Outcome;
+use crate::failure::{Outcome, chain};
 
 /// How long an endpoint may take to list its models.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -73,9 +73,9 @@ pub(crate) fn run(command: &Doctor, output: Output) -> Outcome {
 }
 
 fn examine(path: &Path) -> Vec<Finding> {
-    match load_model(path) {
+    match policy::read_model(path) {
         Ok(directory) => examine_model(directory),
-        Err(failure) => vec![unreadable_model(&failure.message())],
+        Err(error) => vec![unreadable_model(&chain(&error))],
     }
 }
 
@@ -88,7 +88,7 @@ fn world(config: &TrainConfig) -> Vec<Finding> {
     };
     let world = match open_world(&config.world, &config.search) {
         Ok(open) => open.world,
-        Err(error) => return wrong(crate::failure::chain(&error)),
+        Err(error) => return wrong(chain(&error)),
     };
     let tasks: Vec<_> = Split::ALL
         .into_iter()

@@ -14,13 +14,9 @@ pub(crate) mod serve;
 pub(crate) mod study;
 pub(crate) mod train;
 
-use std::path::Path;
-
 use seed_env::Split;
-use seed_model::{ModelDirectory, load_directory};
 use seed_run::ExitCode;
 use seed_train::config::{Document, Loaded};
-use seed_train::embedded;
 
 use crate::arguments::ConfigFile;
 use crate::display::Display;
@@ -62,13 +58,4 @@ fn split(name: &str) -> Result<Split, Failure> {
 /// The command line as it was typed, for the run's record.
 fn command_line() -> Vec<String> {
     std::env::args().collect()
-}
-
-/// The model of a folder, or of an embedded name.
-fn load_model(path: &Path) -> Result<ModelDirectory, Failure> {
-    let read = |path: &Path| load_directory(path).map_err(|error| Failure::new(error, ExitCode::Data));
-    match embedded::find(path) {
-        Some(embedded) => read(embedded.unpack()?.path()),
-        None => read(path),
-    }
 }

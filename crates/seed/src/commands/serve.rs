@@ -5,9 +5,10 @@ use std::time::Duration;
 use seed_model::EngineOptions;
 use seed_run::{ExitCode, StopFlag};
 use seed_serve::{ServeOptions, ServedModel, Server};
+use seed_train::policy::read_model;
 use serde_json::json;
 
-use super::{load_model, set_threads};
+use super::set_threads;
 use crate::arguments::{Output, Serve};
 use crate::display::{Display, output_line};
 use crate::failure::{Failure, Outcome};
@@ -15,7 +16,7 @@ use crate::failure::{Failure, Outcome};
 pub(crate) fn run(command: &Serve, output: Output) -> Outcome {
     let display = Display::new(output);
     set_threads(command.threads)?;
-    let directory = load_model(&command.model)?;
+    let directory = read_model(&command.model)?;
     let model = ServedModel::new(name(command)?, directory)?;
     let options = ServeOptions {
         token_variable: command.token_env.clone(),

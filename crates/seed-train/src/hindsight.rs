@@ -228,9 +228,7 @@ impl Hindsight {
     /// # Errors
     /// When the endpoint's settings cannot be used.
     pub fn from_config(config: &TrainConfig) -> Result<Self, TrainError> {
-        let asks_endpoint =
-            config.seed.analyser == config::Analyser::Endpoint && config.algorithm.name.has_teacher();
-        if asks_endpoint {
+        if config.asks_endpoint() {
             Self::with_endpoint(config)
         } else {
             Ok(Self::new(&config.seed))
@@ -712,8 +710,7 @@ fn endpoint(config: &TrainConfig) -> Result<EndpointAnalyser, AnalyserError> {
     EndpointAnalyser::new(EndpointOptions {
         base_url: section.base_url.clone(),
         model: section.model.clone(),
-        // A server on this machine may need no key: without one in the environment none is sent.
-        api_key_variable: std::env::var_os(&section.api_key_env).map(|_| section.api_key_env.clone()),
+        api_key_variable: section.key_variable(),
         temperature: config.seed.analyser_temperature,
         max_tokens: config.seed.max_analysis_tokens as u32,
         timeout_seconds: section.timeout_seconds,

@@ -46,6 +46,24 @@ fn a_sound_configuration_has_nothing_wrong() {
 }
 
 #[test]
+fn an_endpoint_that_training_does_not_ask_is_not_examined() {
+    let scratch = Scratch::new(&Analyst::nobody());
+    let config = scratch.config("run");
+    let doctor = |more: &[&str]| {
+        let words = ["--json", "--set", "algorithm.name=grpo", "--set"];
+        let ended = finish(program().arg("doctor").arg(&config).args(words).args(more));
+        assert_eq!(ended.code, Some(0), "{}", ended.output);
+        let answer: Value = serde_json::from_str(&ended.output).unwrap();
+        assert_eq!(answer["wrong"], 0);
+        let findings = answer["findings"].as_array().unwrap();
+        assert!(findings.iter().all(|finding| finding["area"] != "endpoint"));
+    };
+    // The configuration has `analyser = "endpoint"`, and nobody listens there.
+    doctor(&["seed.analyser=endpoint"]);
+    doctor(&["endpoint.model=\"\""]);
+}
+
+#[test]
 fn what_is_wrong_is_shown_with_what_to_do() {
     let ended = finish(program().args([
         "doctor",

@@ -406,6 +406,14 @@ section! {
     }
 }
 
+impl EndpointSection {
+    /// The variable whose key is sent. A server on this machine may need none: without one in the environment none is
+    /// sent.
+    pub fn key_variable(&self) -> Option<String> {
+        std::env::var_os(&self.api_key_env).map(|_| self.api_key_env.clone())
+    }
+}
+
 document! {
     /// A validated training configuration; also what `collect`, `annotate` and `eval` read.
     TrainConfig = "training configuration", check: validate::check_training, {
@@ -423,5 +431,12 @@ document! {
         checkpoint: CheckpointSection,
         logging: LoggingSection,
         endpoint: EndpointSection,
+    }
+}
+
+impl TrainConfig {
+    /// Whether training asks the endpoint for analyses.
+    pub fn asks_endpoint(&self) -> bool {
+        self.seed.analyser == Analyser::Endpoint && self.algorithm.name.has_teacher()
     }
 }

@@ -10,7 +10,7 @@ use seed_doctor::{
 };
 use seed_env::Split;
 use seed_run::ExitCode;
-use seed_train::config::{Analyser, TrainConfig};
+use seed_train::config::TrainConfig;
 use seed_train::policy;
 use seed_train::world::open_world;
 use serde_json::json;
@@ -111,7 +111,7 @@ fn world(config: &TrainConfig) -> Vec<Finding> {
     }
 }
 
-/// The endpoint named on the command line, else that of a configuration that needs one.
+/// The endpoint named on the command line, else that of a configuration that asks it.
 fn endpoint(command: &Doctor, config: Option<&TrainConfig>) -> Option<Endpoint> {
     if let Some(base_url) = &command.endpoint {
         return Some(Endpoint {
@@ -121,15 +121,11 @@ fn endpoint(command: &Doctor, config: Option<&TrainConfig>) -> Option<Endpoint> 
             timeout: PATIENCE,
         });
     }
-    let config = config?;
-    let section = &config.endpoint;
-    if config.seed.analyser != Analyser::Endpoint && section.model.is_empty() {
-        return None;
-    }
+    let section = &config.filter(|config| config.asks_endpoint())?.endpoint;
     Some(Endpoint {
         base_url: section.base_url.clone(),
         model: section.model.clone(),
-        key_variable: std::env::var_os(&section.api_key_env).map(|_| section.api_key_env.clone()),
+        key_variable: section.key_variable(),
         timeout: PATIENCE,
     })
 }

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::support::analyst::Analyst;
 use common::{Scratch, finish, program, seed};
 use serde_json::Value;
@@ -61,6 +63,26 @@ fn an_endpoint_that_training_does_not_ask_is_not_examined() {
     // The configuration has `analyser = "endpoint"`, and nobody listens there.
     doctor(&["seed.analyser=endpoint"]);
     doctor(&["endpoint.model=\"\""]);
+}
+
+#[test]
+fn memory_is_estimated_for_the_model_that_is_named() {
+    let scratch = Scratch::new(&Analyst::nobody());
+    let memory = |config: &Path, more: &[&str]| {
+        let ended = finish(program().arg("doctor").arg(config).arg("--json").args(more));
+        let answer: Value = serde_json::from_str(&ended.output).unwrap();
+        let findings = answer["findings"].as_array().unwrap().iter();
+        let mut texts = findings.map(|finding| finding["text"].as_str().unwrap().to_owned());
+        texts.find(|text| text.starts_with("training needs")).unwrap()
+    };
+    let config = scratch.config("run");
+    let other = "embedded:household-tiny";
+    let named = memory(&config, &["--model", other]);
+    assert_eq!(
+        named,
+        memory(&config, &["--set", "model.path=embedded:household-tiny"])
+    );
+    assert_ne!(named, memory(&config, &[]));
 }
 
 #[test]

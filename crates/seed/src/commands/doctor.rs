@@ -30,7 +30,11 @@ pub(crate) fn run(command: &Doctor, output: Output) -> Outcome {
                 config: path.clone(),
                 set: command.set.clone(),
             };
-            Some(load::<TrainConfig>(&file, &Display::new(output))?)
+            let mut config: TrainConfig = load(&file, &Display::new(output))?;
+            if let Some(model) = &command.model {
+                config.model.path.clone_from(model);
+            }
+            Some(config)
         }
         None => None,
     };

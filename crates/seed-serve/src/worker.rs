@@ -2,12 +2,12 @@
 //!
 //! Not for: HTTP, or the form of answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use seed_model::sampler::Alternative;
-use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Generation, SequenceState};
+use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Generation, ModelError, SequenceState};
 use seed_random::RandomKey;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -59,6 +59,20 @@ pub(crate) enum EndCause {
     Token(u32),
     /// By the stop text at this place in the request's list.
     Text(usize),
+}
+
+/// A prompt whose responses are not all in the engine yet.
+struct Waiting {
+    asked: Arc<Asked>,
+    events: UnboundedSender<Event>,
+    /// Its place in the request.
+    prompt: usize,
+    /// Random numbers of the request.
+    key: RandomKey,
+    /// Responses in the engine or done.
+    started: usize,
+    /// What they have in common, from the first on.
+    read: Option<SequenceState>,
 }
 
 /// A response in the engine.
@@ -138,6 +152,11 @@ pub(crate) struct Worker<'a> {
     key: RandomKey,
     /// Requests so far.
     requests: u64,
+    /// In the order of their arrival. A prompt is read when its first response has a place in the engine, so that waiting
+    /// takes neither time from those in progress nor memory.
+    waiting: VecDeque<Waiting>,
+    /// Responses in the engine at a time.
+    max_active: usize,
     choices: BTreeMap<u64, Choice>,
     next_id: u64,
 }
@@ -150,6 +169,8 @@ impl<'a> Worker<'a> {
             engine: Engine::new(decoder, options.engine),
             key: RandomKey::new(options.seed),
             requests: 0,
+            waiting: VecDeque::new(),
+            max_active: options.engine.max_active,
             choices: BTreeMap::new(),
             next_id: 0,
         }
@@ -158,83 +179,112 @@ impl<'a> Worker<'a> {
     /// Works until nobody can send requests any more and all are done.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         loop {
-            if self.choices.is_empty() {
+            if self.choices.is_empty() && self.waiting.is_empty() {
                 match jobs.recv() {
-                    Ok(job) => self.start(&job),
+                    Ok(job) => self.enqueue(&job),
                     Err(_) => return,
                 }
             }
             while let Ok(job) = jobs.try_recv() {
-                self.start(&job);
+                self.enqueue(&job);
             }
             self.step();
         }
     }
 
-    /// Hands all responses of a request to the engine.
-    fn start(&mut self, job: &Job) {
+    /// Lets the prompts of a request wait.
+    fn enqueue(&mut self, job: &Job) {
         let number = self.requests;
         self.requests += 1;
-        let asked = &job.asked;
-        let key = match asked.seed {
+        let key = match job.asked.seed {
             Some(seed) => RandomKey::new(seed),
             None => self.key.with("request", number),
         };
-        for (index, prompt) in asked.prompts.iter().enumerate() {
-            if job.events.is_closed() {
+        for prompt in 0..job.asked.prompts.len() {
+            self.waiting.push_back(Waiting {
+                asked: Arc::clone(&job.asked),
+                events: job.events.clone(),
+                prompt,
+                key,
+                started: 0,
+                read: None,
+            });
+        }
+    }
+
+    /// Hands responses to the engine while it has places for them.
+    fn fill(&mut self) {
+        while self.choices.len() < self.max_active {
+            let Some(mut waiting) = self.waiting.pop_front() else {
                 return;
-            }
-            // What several responses have in common is read once.
-            let shared = if asked.choices > 1 { prompt.len() - 1 } else { 0 };
-            let (read, append) = prompt.split_at(shared);
-            let empty = SequenceState::new(self.decoder);
-            let state = match self.engine.prefill(empty, read) {
-                Ok(state) => state,
-                Err(error) => return self.refuse(job, &error.to_string()),
             };
-            for choice in 0..asked.choices {
-                let id = self.next_id;
-                self.next_id += 1;
-                let request = GenerateRequest {
-                    id,
-                    state: state.clone(),
-                    append: append.to_vec(),
-                    max_new_tokens: asked.max_new_tokens,
-                    max_length: self.facts.context,
-                    sampling: asked.sampling,
-                    stop: Arc::clone(&asked.stop_tokens),
-                    key: key.with("choice", choice as u64),
-                };
-                let listed = asked.log_probs.unwrap_or(0);
-                if let Err(error) = self.engine.submit_listing(request, listed) {
-                    return self.refuse(job, &error.to_string());
-                }
-                self.choices.insert(
-                    id,
-                    Choice {
-                        asked: Arc::clone(asked),
-                        events: job.events.clone(),
-                        number: index * asked.choices + choice,
-                        told: 0,
-                        text: TextStream::new(Arc::clone(&asked.stop_texts)),
-                    },
-                );
+            match self.start(&mut waiting) {
+                Ok(()) if waiting.started < waiting.asked.choices => self.waiting.push_front(waiting),
+                Ok(()) => {}
+                Err(error) => self.refuse(&waiting.events, &error.to_string()),
             }
         }
     }
 
-    /// Gives up a whole request.
-    fn refuse(&mut self, job: &Job, message: &str) {
-        let message = message.to_owned();
-        let _ = job.events.send(Event::Failed { message });
-        let of_job = |choice: &Choice| choice.events.same_channel(&job.events);
-        self.give_up(of_job);
+    /// Hands the next response to a prompt to the engine.
+    fn start(&mut self, waiting: &mut Waiting) -> Result<(), ModelError> {
+        let (asked, choice) = (&waiting.asked, waiting.started);
+        let prompt = asked.prompts.get(waiting.prompt).map_or(&[][..], Vec::as_slice);
+        // What several responses have in common is read once.
+        let shared = if asked.choices > 1 {
+            prompt.len().saturating_sub(1)
+        } else {
+            0
+        };
+        let (read, append) = prompt.split_at(shared);
+        let state = match waiting.read.take() {
+            Some(state) => state,
+            None => self.engine.prefill(SequenceState::new(self.decoder), read)?,
+        };
+        waiting.started += 1;
+        if waiting.started < asked.choices {
+            waiting.read = Some(state.clone());
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let request = GenerateRequest {
+            id,
+            state,
+            append: append.to_vec(),
+            max_new_tokens: asked.max_new_tokens,
+            max_length: self.facts.context,
+            sampling: asked.sampling,
+            stop: Arc::clone(&asked.stop_tokens),
+            key: waiting.key.with("choice", choice as u64),
+        };
+        self.engine
+            .submit_listing(request, asked.log_probs.unwrap_or(0))?;
+        self.choices.insert(
+            id,
+            Choice {
+                asked: Arc::clone(asked),
+                events: waiting.events.clone(),
+                number: waiting.prompt * asked.choices + choice,
+                told: 0,
+                text: TextStream::new(Arc::clone(&asked.stop_texts)),
+            },
+        );
+        Ok(())
     }
 
-    fn give_up(&mut self, which: impl Fn(&Choice) -> bool) {
+    /// Gives up a whole request.
+    fn refuse(&mut self, events: &UnboundedSender<Event>, message: &str) {
+        let message = message.to_owned();
+        let _ = events.send(Event::Failed { message });
+        self.give_up(|other| other.same_channel(events));
+    }
+
+    /// Drops what would be told there.
+    fn give_up(&mut self, there: impl Fn(&UnboundedSender<Event>) -> bool) {
+        self.waiting.retain(|waiting| !there(&waiting.events));
         let engine = &mut self.engine;
         self.choices.retain(|&id, choice| {
-            let keep = !which(choice);
+            let keep = !there(&choice.events);
             if !keep {
                 engine.cancel(id);
             }
@@ -244,7 +294,8 @@ impl<'a> Worker<'a> {
 
     /// One token for every response in progress.
     fn step(&mut self) {
-        self.give_up(|choice| choice.events.is_closed());
+        self.give_up(UnboundedSender::is_closed);
+        self.fill();
         let (finished, failed) = self.engine.step_all();
         let mut stopped = Vec::new();
         for progress in self.engine.progress() {

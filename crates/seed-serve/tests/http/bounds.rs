@@ -117,6 +117,27 @@ fn a_client_that_goes_away_frees_its_place() {
 }
 
 #[test]
+fn responses_that_wait_leave_with_their_client() {
+    let server = Running::start(|options| {
+        options.engine.max_active = 2;
+        options.waiting = 48;
+    });
+    let mut body = long();
+    body["n"] = json!(25);
+    body["prompt"] = json!([[5, 6, 7], [8, 9]]);
+    let connection = server.begin(COMPLETIONS, &body, 100);
+    let mut full = short();
+    full["n"] = json!(50);
+    assert_eq!(server.post(COMPLETIONS, &full).0, 503);
+    drop(connection);
+    let until = Instant::now() + Duration::from_secs(20);
+    while server.post(COMPLETIONS, &full).0 == 503 {
+        assert!(Instant::now() < until, "the places are not free yet");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
 fn a_stopped_server_finishes_what_was_begun_and_takes_no_more() {
     let server = Running::start(|_| {});
     let mut connection = server.begin(COMPLETIONS, &long(), 100);

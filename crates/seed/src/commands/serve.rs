@@ -32,7 +32,8 @@ pub(crate) fn run(command: &Serve, output: Output) -> Outcome {
     };
     let context = model.config().max_positions;
     let (kind, name) = (model.config().family.model_type(), model.name().to_owned());
-    let cache = model.bytes_per_token() * context * command.sequences;
+    // As floating-point numbers: nothing bounds what is asked for.
+    let cache = model.bytes_per_token() as f64 * context as f64 * command.sequences as f64;
     if !model.has_chat() {
         display.line("the model has no chat template: only /v1/completions is answered");
     }
@@ -41,7 +42,7 @@ pub(crate) fn run(command: &Serve, output: Output) -> Outcome {
     display.line(&format!(
         "{name} ({kind}), context {context} tokens; {} sequences at a time hold {:.1} MiB of keys and values at most",
         command.sequences,
-        cache as f64 / f64::from(1 << 20),
+        cache / f64::from(1 << 20),
     ));
     let stop = StopFlag::on_signals()?;
     if output.json {

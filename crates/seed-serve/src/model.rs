@@ -76,7 +76,7 @@ impl ServedModel {
     /// Memory of the keys and values of one token in bytes.
     pub fn bytes_per_token(&self) -> usize {
         let config = self.decoder.config();
-        2 * config.layers * config.key_value_heads * config.head_dim * size_of::<f32>()
+        2 * config.layers * config.key_value_width() * size_of::<f32>()
     }
 }
 
@@ -84,8 +84,6 @@ fn fingerprint(decoder: &Decoder, tokenizer: &Tokenizer) -> Result<String, Serve
     let mut hasher = blake3::Hasher::new();
     hasher.update(decoder.config().to_json().as_bytes());
     hasher.update(tokenizer.to_json()?.as_bytes());
-    for parameter in decoder.parameters().iter() {
-        hasher.update(bytemuck::cast_slice(parameter.values));
-    }
+    hasher.update(decoder.parameters().digest().as_bytes());
     Ok(format!("seed-{}", &hasher.finalize().to_hex()[..16]))
 }

@@ -46,11 +46,7 @@ impl Guard {
         Self::with_environment(address, variable, |variable| std::env::var(variable).ok())
     }
 
-    /// The same with an environment of the caller's.
-    ///
-    /// # Errors
-    /// As [`Guard::new`].
-    pub fn with_environment(
+    fn with_environment(
         address: SocketAddr,
         variable: Option<&str>,
         environment: impl Fn(&str) -> Option<String>,

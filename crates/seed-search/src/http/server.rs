@@ -92,16 +92,8 @@ impl RetrievalServer {
     /// [`SearchError::Option`] for a bound that is zero;
     /// [`SearchError::Listen`] when the address is taken or not this machine's.
     pub fn bind(retriever: Arc<dyn Retriever>, options: ServerOptions) -> Result<Self, SearchError> {
-        Self::with_environment(retriever, options, |variable| std::env::var(variable).ok())
-    }
-
-    fn with_environment(
-        retriever: Arc<dyn Retriever>,
-        options: ServerOptions,
-        environment: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, SearchError> {
         let wrong = |option, value: String, rule| SearchError::Option { option, value, rule };
-        let guard = Guard::with_environment(options.address, options.token_variable.as_deref(), environment)?;
+        let guard = Guard::new(options.address, options.token_variable.as_deref())?;
         for (option, value) in [
             ("concurrency", options.concurrency),
             ("default_count", options.default_count),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use seed_model::EngineOptions;
+use tokio::sync::Semaphore;
 
 use crate::ServeError;
 
@@ -44,9 +45,13 @@ impl ServeOptions {
         }
     }
 
-    /// Sequences in progress and waiting.
+    /// Sequences in progress and waiting. A request takes its places at once, in a number of 32 bits.
     pub(crate) fn places(&self) -> usize {
-        self.engine.max_active.saturating_add(self.waiting)
+        self.engine
+            .max_active
+            .saturating_add(self.waiting)
+            .min(Semaphore::MAX_PERMITS)
+            .min(u32::MAX as usize)
     }
 
     pub(crate) fn validate(&self) -> Result<(), ServeError> {

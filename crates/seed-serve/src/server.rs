@@ -90,7 +90,7 @@ impl Server {
             address,
             shared: Shared {
                 facts: Arc::clone(&model.facts),
-                places: Arc::new(Semaphore::new(places(&options))),
+                places: Arc::new(Semaphore::new(options.places())),
                 guard,
                 jobs: sender,
                 started: now(),
@@ -131,7 +131,7 @@ impl Server {
                     Worker::new(&model.decoder, &model.facts, &options).run(&jobs);
                 })?
         };
-        let (total, drain) = (places(&self.shared.options), self.shared.options.drain_timeout);
+        let (total, drain) = (self.shared.options.places(), self.shared.options.drain_timeout);
         let sequences = Arc::clone(&self.shared.places);
         let (listener, shared) = (self.listener, Arc::new(self.shared));
         let served = runtime.block_on(async move {
@@ -174,14 +174,6 @@ impl Drop for Ended {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
     }
-}
-
-fn places(options: &ServeOptions) -> usize {
-    // A request takes its places at once, in a number of 32 bits.
-    options
-        .places()
-        .min(Semaphore::MAX_PERMITS)
-        .min(u32::MAX as usize)
 }
 
 /// Seconds since 1970.
@@ -273,7 +265,7 @@ async fn generate(
     let read = tokio::task::spawn_blocking(move || Asked::read(form, &bytes, &facts)).await;
     let asked =
         read.map_err(|_| ApiError::internal("reading the request failed, which is a fault of this server"))??;
-    let all = places(&shared.options);
+    let all = shared.options.places();
     let sequences = asked.sequences();
     if sequences > all {
         return Err(ApiError::field(

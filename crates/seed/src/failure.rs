@@ -175,8 +175,9 @@ data_failure!(
 impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
         let code = match &error {
-            SearchError::Option { .. } | SearchError::Guard(_) => ExitCode::Usage,
-            SearchError::Listen { .. } => ExitCode::Resource,
+            SearchError::Option { .. } | SearchError::Guard(_) | SearchError::Listen { .. } => {
+                ExitCode::Usage
+            }
             SearchError::File(run) => code_of_run(run),
             _ => ExitCode::Data,
         };

@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use common::{failure, program, seed};
@@ -88,4 +88,21 @@ fn what_keeps_a_server_from_starting() {
     exit code 3
     error: `/no/such/model/config.json` is missing: name the directory of a model in the Hugging Face layout
     ");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let passages = folder.path().join("passages.jsonl");
+    fs_err::write(&passages, "{\"contents\": \"\\\"Tea\\\"\\nA drink.\"}\n").unwrap();
+    for words in [
+        &["serve", "embedded:household-tiny"][..],
+        &["retrieve", "serve", passages.to_str().unwrap()],
+    ] {
+        let ended = seed(&[words, &["--address", &address]].concat());
+        assert_eq!(ended.code, Some(2), "{}", ended.errors);
+        assert!(
+            ended.errors.contains(&format!("listen on `{address}`")),
+            "{}",
+            ended.errors
+        );
+    }
 }

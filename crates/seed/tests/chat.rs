@@ -4,31 +4,14 @@
 
 mod common;
 
-use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
 
-use common::{Ended, Scratch, failure, finish, program};
+use common::{Ended, Scratch, failure, finish, program, typed};
 use serde_json::Value;
 
 /// Says `lines` to the model, one after the other.
 fn chat(model: &Path, lines: &str, more: &[&str]) -> Ended {
-    let mut child = program()
-        .arg("chat")
-        .arg(model)
-        .args(more)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    Ended {
-        code: output.status.code(),
-        output: String::from_utf8(output.stdout).unwrap(),
-        errors: String::from_utf8(output.stderr).unwrap(),
-    }
+    typed(program().arg("chat").arg(model).args(more), lines)
 }
 
 #[test]

@@ -5,10 +5,9 @@
 mod common;
 
 use std::path::Path;
-use std::process::Stdio;
 
 use common::support::analyst::Analyst;
-use common::{Scratch, finish, program, seed, shared_data, train};
+use common::{Scratch, finish, program, seed, shared_data, train, typed};
 use serde_json::{Value, json};
 
 #[test]
@@ -144,16 +143,12 @@ fn tasks_are_listed_and_played() {
 
 #[test]
 fn a_person_plays_by_typing() {
-    let mut child = program()
-        .args(["env", "play", "household-studio"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"?\nlook\nfly away\n").unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "not won");
+    let played = typed(
+        program().args(["env", "play", "household-studio"]),
+        "?\nlook\nfly away\n",
+    );
+    let text = played.output;
+    assert_eq!(played.code, Some(1), "not won");
     for part in [
         "Your task is to: ",
         "\ninventory\n",
@@ -501,20 +496,12 @@ fn shops_are_played_by_script_and_by_hand() {
             "error: the searching player plays households; shops have `optimal`, `noisy` and `random`\n"
         )
     );
-    let mut child = program()
-        .args(["env", "play", "shop"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(
-        &mut child.stdin.take().unwrap(),
-        b"?\nsearch[<q> herbal teas]\nclick[s00027]\nclick[buy now]\n",
-    )
-    .unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "not won");
+    let played = typed(
+        program().args(["env", "play", "shop"]),
+        "?\nsearch[<q> herbal teas]\nclick[s00027]\nclick[buy now]\n",
+    );
+    let text = played.output;
+    assert_eq!(played.code, Some(1), "not won");
     for part in [
         "search[<your query>]\nclick[search]",
         "\nPage 1 (Total results: 33)\nNext >\n",
@@ -561,7 +548,7 @@ fn a_person_asks_and_answers_in_a_folder_of_questions() {
     );
     let data = folder.path().to_str().unwrap();
     let passages = format!("search.passages={data}/passages.jsonl");
-    let play = |more: &[&str], typed: &str| {
+    let play = |more: &[&str], text: &str| {
         let words = [
             "env",
             "play",
@@ -573,22 +560,8 @@ fn a_person_asks_and_answers_in_a_folder_of_questions() {
             "--set",
             &passages,
         ];
-        let mut command = program();
-        command
-            .args([&words, more].concat())
-            .stdin(std::process::Stdio::piped());
-        let mut child = command
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::io::Write::write_all(&mut child.stdin.take().unwrap(), typed.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        format!(
-            "{}{}",
-            String::from_utf8(output.stdout).unwrap(),
-            String::from_utf8(output.stderr).unwrap()
-        )
+        let played = typed(program().args([&words, more].concat()), text);
+        format!("{}{}", played.output, played.errors)
     };
     let answer = "<think>easy</think><answer>rome</answer>\n";
     insta::assert_snapshot!(

@@ -4,55 +4,27 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use common::{failure, program, seed};
+use common::{exchange, failure, listening, seed};
 
 const PASSAGES: &str = "{\"id\": \"0\", \"contents\": \"\\\"Tea\\\"\\nA hot drink made of leaves.\"}\n\
                         {\"id\": \"1\", \"contents\": \"\\\"Rome\\\"\\nThe capital of Italy.\"}\n";
-
-fn post(address: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(
-        stream,
-        "POST /retrieve HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
 
 #[test]
 fn passages_are_served_until_the_server_is_told_to_stop() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("passages.jsonl");
     fs_err::write(&path, PASSAGES).unwrap();
-    let mut server = program()
-        .args([
-            "retrieve",
-            "serve",
-            path.to_str().unwrap(),
-            "--address",
-            "127.0.0.1:0",
-        ])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let (mut server, line) = listening(&["retrieve", "serve", path.to_str().unwrap()]);
     let address = line
-        .trim()
         .strip_prefix("2 passages at http://")
         .and_then(|rest| rest.strip_suffix("/retrieve"))
         .unwrap();
-    let answer = post(
+    let answer = exchange(
         address,
+        "POST",
+        "/retrieve",
         "{\"query\": \"Which city is the capital?\", \"topk\": 1}",
     );
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -4,50 +4,27 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::net::TcpListener;
+use std::process::{Child, Command};
 
-use common::{failure, program, seed};
+use common::{exchange, failure, listening, seed};
 use serde_json::{Value, json};
 
 /// The server on the built-in policy, and the line it prints when it listens.
 fn start(arguments: &[&str]) -> (Child, String) {
-    let mut server = program()
-        .args(["serve", "embedded:household-tiny", "--address", "127.0.0.1:0"])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    (server, line.trim_end().to_owned())
+    listening(&[&["serve", "embedded:household-tiny"], arguments].concat())
 }
 
-/// Sends a request and reads the whole answer.
-fn exchange(url: &str, method: &str, path: &str, body: &str) -> String {
-    let host = url.trim_start_matches("http://").trim_end_matches("/v1");
-    let mut stream = TcpStream::connect(host).unwrap();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+/// The part of a served address that names machine and port.
+fn host(url: &str) -> &str {
+    url.trim_start_matches("http://").trim_end_matches("/v1")
 }
 
 #[test]
 fn a_served_policy_answers_and_a_signal_ends_it() {
     let (server, url) = start(&[]);
     let body = json!({"model": "household-tiny", "prompt": "go to", "max_tokens": 3, "seed": 1});
-    let answer = exchange(&url, "POST", "/v1/completions", &body.to_string());
+    let answer = exchange(host(&url), "POST", "/v1/completions", &body.to_string());
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     let (_, answer) = answer.split_once("\r\n\r\n").unwrap();
     let answer: Value = serde_json::from_str(answer).unwrap();
@@ -70,7 +47,7 @@ fn programs_read_where_it_listens() {
     let event: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(event["event"], "listening");
     assert_eq!(event["model"], "policy");
-    let models = exchange(event["url"].as_str().unwrap(), "GET", "/v1/models", "");
+    let models = exchange(host(event["url"].as_str().unwrap()), "GET", "/v1/models", "");
     assert!(models.contains(r#""id":"policy""#), "{models}");
     server.kill().unwrap();
     server.wait().unwrap();

@@ -7,8 +7,10 @@
 #[path = "../../../seed-train/tests/support/mod.rs"]
 pub(crate) mod support;
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use self::support::TinyModel;
 
@@ -55,6 +57,16 @@ pub(crate) struct Ended {
     pub(crate) errors: String,
 }
 
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            output: String::from_utf8(output.stdout).unwrap(),
+            errors: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
 /// The program, to be given arguments.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seed"));
@@ -82,12 +94,50 @@ pub(crate) fn isolate(command: &mut Command) {
 }
 
 pub(crate) fn finish(command: &mut Command) -> Ended {
-    let output = command.output().unwrap();
-    Ended {
-        code: output.status.code(),
-        output: String::from_utf8(output.stdout).unwrap(),
-        errors: String::from_utf8(output.stderr).unwrap(),
-    }
+    Ended::from(command.output().unwrap())
+}
+
+/// Runs a command that finds `text` on its standard input.
+pub(crate) fn typed(command: &mut Command, text: &str) -> Ended {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    Ended::from(child.wait_with_output().unwrap())
+}
+
+/// Starts a server on a free port of this machine; returns it with the line it prints when it listens.
+pub(crate) fn listening(arguments: &[&str]) -> (Child, String) {
+    let mut server = program()
+        .args(arguments)
+        .args(["--address", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    (server, line.trim_end().to_owned())
+}
+
+/// Sends a request in JSON to a server and reads the whole answer.
+pub(crate) fn exchange(host: &str, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// Runs the program with words as its arguments.

@@ -1,4 +1,4 @@
-//! How an episode is shown to a language model.
+//! How an episode is shown to a language model, and a page to people.
 //!
 //! [`WebshopStyle::Full`] follows the layout of the reference's WebShop templates (role, task, history, observation,
 //! actions possible now, closing instruction), in our words, for pre-trained language models.
@@ -10,6 +10,8 @@
 use std::borrow::Cow;
 
 use seed_env::{Dialogue, Projection, PromptState, project_tagged_action, task_line};
+
+use crate::session::SEPARATOR;
 
 /// How many characters of an untagged response become the action (the reference's WebShop wrapper).
 const FALLBACK_CHARACTERS: usize = 20;
@@ -135,14 +137,10 @@ fn compact_windowed(state: &PromptState<'_>) -> String {
 /// A page in few words: its texts without quotes and separators, without the buttons that every such page has. The page
 /// after a purchase becomes the purchase and its score. Text of any other form is kept as it is.
 fn compact_page(observation: &str) -> Cow<'_, str> {
-    let inner = observation
-        .strip_prefix('\'')
-        .and_then(|rest| rest.strip_suffix('\''));
-    let Some(inner) = inner else {
+    let Some(texts) = quoted_texts(observation) else {
         return purchase(observation).map_or(Cow::Borrowed(observation), Cow::Owned);
     };
-    let kept: Vec<&str> = inner
-        .split("' [SEP] '")
+    let kept: Vec<&str> = texts
         .filter(|text| {
             !matches!(
                 *text,
@@ -160,9 +158,44 @@ fn compact_page(observation: &str) -> Cow<'_, str> {
     Cow::Owned(kept.join(" | "))
 }
 
+/// A page as people read it: a text a line, a product of a list with title and price on one, and the page after a
+/// purchase as the purchase and its score. `wish` and what stands before it are left out. The texts of `page` may be in
+/// quotes, as an environment shows them, or not, as in [`PlayedVisit`](crate::PlayedVisit).
+pub fn readable_page(page: &str, wish: &str) -> String {
+    if let Some(bought) = purchase(page) {
+        return bought;
+    }
+    let texts: Vec<&str> = match quoted_texts(page) {
+        Some(texts) => texts.collect(),
+        None => page.split(SEPARATOR).collect(),
+    };
+    let before = texts.iter().position(|text| *text == wish.trim());
+    let mut rest = texts.get(before.map_or(0, |wish| wish + 1)..).unwrap_or_default();
+    let mut lines: Vec<String> = Vec::new();
+    while let [first, others @ ..] = rest {
+        rest = match others {
+            // Nothing else on a list begins with a dollar sign.
+            [title, price, others @ ..] if price.starts_with('$') => {
+                lines.push(format!("{first}  {title}  {price}"));
+                others
+            }
+            others => {
+                lines.push((*first).to_owned());
+                others
+            }
+        };
+    }
+    lines.join("\n")
+}
+
+/// The texts of a page that has them in quotes.
+fn quoted_texts(page: &str) -> Option<impl Iterator<Item = &str>> {
+    Some(page.strip_prefix('\'')?.strip_suffix('\'')?.split("' [SEP] '"))
+}
+
 /// What was bought, with which options, and the score.
 fn purchase(observation: &str) -> Option<String> {
-    let texts: Vec<&str> = observation.split(" [SEP] ").collect();
+    let texts: Vec<&str> = observation.split(SEPARATOR).collect();
     let after = |name: &str| {
         let place = texts.iter().position(|text| *text == name)?;
         texts.get(place + 1).copied()
@@ -235,6 +268,25 @@ mod tests {
                     \"blue\"} [SEP] attrs [SEP] Target [SEP] asin [SEP] Your score (min 0.0, max 1.0) [SEP] 1.0 [SEP] \
                     Reward Details [SEP] None";
         assert_snapshot!(dialogue.condense(done));
+    }
+
+    #[test]
+    fn people_read_a_text_a_line() {
+        let list = &history()[1].observation;
+        let read = "Back to Search\nPage 1 (Total results: 1)\nNext >\nB01  Tea Pot  $20.0";
+        assert_eq!(readable_page(list, "a tea pot"), read);
+        let plain = format!("Instruction: [SEP] a tea pot [SEP] {}", list.replace('\'', ""));
+        assert_eq!(readable_page(&plain, "a tea pot "), read);
+        assert_eq!(
+            readable_page("Nothing here's quoted.", "a tea pot"),
+            "Nothing here's quoted."
+        );
+        let bought = "Thank you for shopping with us! [SEP] asin [SEP] B01 [SEP] options [SEP] {} [SEP] Your score \
+                      (min 0.0, max 1.0) [SEP] 0.5";
+        assert_eq!(
+            readable_page(bought, "a tea pot"),
+            "Bought B01 with {}. Score 0.5"
+        );
     }
 
     #[test]

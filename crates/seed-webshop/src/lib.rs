@@ -27,7 +27,7 @@ mod verify;
 mod world;
 
 pub use catalogue::{Catalogue, CatalogueFiles, CatalogueSize};
-pub use dialogue::{WebshopDialogue, WebshopStyle};
+pub use dialogue::{WebshopDialogue, WebshopStyle, readable_page};
 pub use environment::{EpisodeReward, WebshopEnvironment};
 pub use error::WebshopError;
 pub use fuzzy::token_set_ratio;

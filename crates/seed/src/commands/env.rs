@@ -21,6 +21,7 @@ use seed_random::RandomKey;
 use seed_run::{ExitCode, write_json_lines};
 use seed_train::config::{Loaded, TrainConfig};
 use seed_train::world::{DATA_VARIABLE, OpenWorld, open_world};
+use seed_webshop::readable_page;
 use serde_json::json;
 
 use super::split as split_by_name;
@@ -95,7 +96,7 @@ fn play(command: &Play) -> Outcome {
     };
     output_line(&format!("{} ({})\n", task.id, task.family));
     match (command.player, &open.shop, &open.knowledge) {
-        (None, _, _) => play_by_hand(&*open.world, task),
+        (None, _, _) => play_by_hand(&open, task),
         (Some(player), Some(shop), _) => shop::watch(shop, task, player),
         (Some(player), None, Some(knowledge)) => search::watch(knowledge, task, player),
         (Some(player), None, None) => {
@@ -137,16 +138,21 @@ fn watch(game: &Game, player: ScriptedPlayer, max_steps: usize) -> ExitCode {
 }
 
 /// Reads actions from standard input until the episode is over, the steps are used up, or the input ends.
-fn play_by_hand(world: &dyn World, task: &Task) -> Outcome {
+fn play_by_hand(open: &OpenWorld, task: &Task) -> Outcome {
+    let world = &open.world;
     let mut environment = world.environment();
     let opening = environment.reset(&task.id, 0)?;
     let wish = environment.task_description();
+    let shown = |text: String| match open.shop {
+        Some(_) => readable_page(&text, &wish),
+        None => text,
+    };
     if !opening.text.contains(&wish) {
         output_line(&format!("{wish}\n"));
     }
     output_line(&format!(
         "{}\n\nWrite a command, `?` for the commands possible now, or end the input to stop.",
-        shop::readable(&opening.text, &wish)
+        shown(opening.text)
     ));
     let mut steps = 0;
     let interactive = std::io::stdin().is_terminal();
@@ -165,7 +171,7 @@ fn play_by_hand(world: &dyn World, task: &Task) -> Outcome {
         }
         let transition = environment.step(&line)?;
         steps += 1;
-        output_line(&shop::readable(&transition.observation.text, &wish));
+        output_line(&shown(transition.observation.text));
         if transition.won {
             output_line(&format!("\nYou won in {steps} steps."));
             return Ok(ExitCode::Success);

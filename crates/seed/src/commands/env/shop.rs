@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use seed_env::{Dialogue, Split, Task, World};
+use seed_env::{Split, Task, World};
 use seed_random::RandomKey;
 use seed_run::ExitCode;
 use seed_train::world::WEBSHOP_VARIABLE;
 use seed_webshop::{
-    Catalogue, CatalogueFiles, CatalogueSize, PlayedVisit, Shopper, WebshopDialogue, WebshopError,
-    WebshopStyle, WebshopWorld, Workload, play, time_steps, verify_transcripts,
+    Catalogue, CatalogueFiles, CatalogueSize, PlayedVisit, Shopper, WebshopError, WebshopWorld, Workload,
+    play, readable_page, time_steps, verify_transcripts,
 };
 use serde_json::json;
 
@@ -18,41 +18,6 @@ use super::{NOISE, show_check, tasks_of_world};
 use crate::arguments::{Bench, Output, ScriptedPlayer, Verify};
 use crate::display::output_line;
 use crate::failure::{Failure, Outcome};
-
-/// A page as people read it: a text a line, a product of a list with title and price on one. `wish` and what stands before
-/// it are left out. Text of any other form is kept as it is.
-pub(super) fn readable(page: &str, wish: &str) -> String {
-    let quoted = page.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
-    let texts: Vec<&str> = match quoted {
-        Some(inner) => inner.split("' [SEP] '").collect(),
-        None => page.split(" [SEP] ").collect(),
-    };
-    if quoted.is_none() && texts.len() == 1 {
-        return page.to_owned();
-    }
-    if texts.contains(&"Thank you for shopping with us!") {
-        return WebshopDialogue::new(WebshopStyle::Compact)
-            .condense(page)
-            .into_owned();
-    }
-    let after = texts.iter().position(|text| *text == wish.trim());
-    let mut rest = texts.get(after.map_or(0, |wish| wish + 1)..).unwrap_or_default();
-    let mut lines: Vec<String> = Vec::new();
-    while let [first, others @ ..] = rest {
-        rest = match others {
-            // Nothing else on a list begins with a dollar sign.
-            [title, price, others @ ..] if price.starts_with('$') => {
-                lines.push(format!("{first}  {title}  {price}"));
-                others
-            }
-            others => {
-                lines.push((*first).to_owned());
-                others
-            }
-        };
-    }
-    lines.join("\n")
-}
 
 /// Lets a scripted shopper play.
 pub(super) fn watch(world: &WebshopWorld, task: &Task, player: ScriptedPlayer) -> Outcome {
@@ -73,12 +38,12 @@ pub(super) fn watch(world: &WebshopWorld, task: &Task, player: ScriptedPlayer) -
     for step in &visit.steps {
         output_line(&format!(
             "{}\n\n{} {}",
-            readable(&step.observation, &goal.instruction),
+            readable_page(&step.observation, &goal.instruction),
             console::style(">").bold(),
             console::style(&step.action).cyan()
         ));
     }
-    output_line(&readable(&visit.last_observation, &goal.instruction));
+    output_line(&readable_page(&visit.last_observation, &goal.instruction));
     let steps = visit.steps.len();
     let Some(purchase) = visit.purchase else {
         output_line(&format!("\nnothing bought in {steps} steps"));

@@ -1,7 +1,5 @@
 //! `seed import` and `seed chat` as a person meets them.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
-
 mod common;
 
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! `seed retrieve`, as a person or another program runs it.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
-
 mod common;
 
 use std::process::Command;

@@ -1,7 +1,5 @@
 //! `seed serve` as a process: where it says it listens, what it answers, and how it ends.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
-
 mod common;
 
 use std::net::TcpListener;

@@ -8,7 +8,7 @@
 use crate::instruction_set::{InstructionSet, dispatched};
 use crate::lanes::{LANES, Lanes};
 use crate::math::{self, exp_lanes};
-use crate::matmul::{PackedMatrix, accumulate_outer, matmul};
+use crate::matmul::{PackedMatrix, accumulate_outer, matmul, matmul_in_chains};
 use crate::parallel::{self, SharedOutput};
 use crate::scratch;
 
@@ -321,12 +321,12 @@ pub fn token_log_probs_backward(
                 &d_entropies[first..],
                 &statistics[first..],
             );
-            matmul(
+            // Nearly all of a derivative by logits lies in a few of them: blocks of the sum would gain no accuracy.
+            matmul_in_chains(
                 logits,
                 count,
                 head_plain,
                 &mut dhidden[first * dim..][..count * dim],
-                false,
             );
             if let Some(dhead) = dhead.as_deref_mut() {
                 accumulate_outer(logits, hidden, count, vocabulary, dim, dhead);

@@ -1,4 +1,4 @@
-//! Products against a chain written out, for every instruction set, thread count and batch split.
+//! Products against chains written out, for every instruction set, thread count and batch split.
 
 mod support;
 
@@ -22,12 +22,78 @@ fn chain(
     }
 }
 
+/// The law of products deeper than 512: blocks of 256, each a chain from zero, added in order.
+fn blocks(
+    (rows, depth, columns): (usize, usize, usize),
+    a: impl Fn(usize, usize) -> f32,
+    b: impl Fn(usize, usize) -> f32,
+    accumulate: bool,
+    out: &mut [f32],
+) {
+    for first in (0..depth).step_by(256) {
+        let mut block = vec![0.0; rows * columns];
+        let length = 256.min(depth - first);
+        chain(
+            (rows, length, columns),
+            |r, k| a(r, first + k),
+            |k, c| b(first + k, c),
+            &mut block,
+        );
+        for (out, block) in out.iter_mut().zip(block) {
+            *out = if accumulate || first > 0 {
+                *out + block
+            } else {
+                block
+            };
+        }
+    }
+}
+
+#[test]
+fn deep_sums_onto_great_values_lose_no_more_than_their_last_rounding() {
+    let (depth, columns) = (1536, 64);
+    let (a, w) = (noise(depth, 1), noise(columns * depth, 2));
+    let start = vec![22_364.7f32; columns];
+    let mut out = start.clone();
+    matmul(
+        &a,
+        1,
+        &PackedMatrix::from_transposed(&w, columns, depth),
+        &mut out,
+        true,
+    );
+    for ((found, start), w) in out.iter().zip(start).zip(w.chunks(depth)) {
+        let sum: f64 = a.iter().zip(w).map(|(a, w)| f64::from(*a) * f64::from(*w)).sum();
+        let error = (f64::from(*found) - (f64::from(start) + sum)).abs();
+        // Half a unit in the last place at 2^14 is 2^-10; six additions onto it are at most six of those.
+        assert!(error <= 6.5 / 1024.0, "{error}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(30))]
 
     #[test]
+    fn every_path_computes_the_blocks_of_a_deep_sum(
+        rows in 1usize..40, depth in prop_oneof![513usize..1400, Just(1024), Just(2048)], columns in 1usize..150,
+        accumulate: bool, seed: u64,
+    ) {
+        let a = noise(rows * depth, seed);
+        let w = noise(columns * depth, seed ^ 1);
+        let start = noise(rows * columns, seed ^ 2);
+        let mut expected = start.clone();
+        blocks((rows, depth, columns), |r, k| a[r * depth + k], |k, c| w[c * depth + k], accumulate, &mut expected);
+        let packed = PackedMatrix::from_transposed(&w, columns, depth);
+        each_circumstance(|| {
+            let mut out = start.clone();
+            matmul(&a, rows, &packed, &mut out, accumulate);
+            assert_bits(&out, &expected);
+        });
+    }
+
+    #[test]
     fn every_path_computes_the_chain(
-        rows in 1usize..40, depth in 0usize..600, columns in 1usize..70, accumulate: bool, seed: u64,
+        rows in 1usize..40, depth in 0usize..=512, columns in 1usize..70, accumulate: bool, seed: u64,
     ) {
         let a = noise(rows * depth, seed);
         let w = noise(columns * depth, seed ^ 1);
@@ -94,17 +160,17 @@ proptest! {
 
 /// Sizes above every cache block and the threshold for threads.
 #[test]
-fn large_products_are_chains_too() {
+fn large_products_are_the_same_sums() {
     for (rows, depth, columns) in [(1, 700, 2100), (130, 520, 1100), (400, 300, 270), (9, 1, 33)] {
         let a = noise(rows * depth, 7);
         let w = noise(columns * depth, 8);
         let mut expected = vec![0.0; rows * columns];
-        chain(
-            (rows, depth, columns),
-            |r, k| a[r * depth + k],
-            |k, c| w[c * depth + k],
-            &mut expected,
-        );
+        let (left, right) = (|r, k| a[r * depth + k], |k, c| w[c * depth + k]);
+        if depth > 512 {
+            blocks((rows, depth, columns), left, right, false, &mut expected);
+        } else {
+            chain((rows, depth, columns), left, right, &mut expected);
+        }
         let packed = PackedMatrix::from_transposed(&w, columns, depth);
         for threads in [1, 2, 4] {
             support::with_threads(threads, || {

@@ -6,7 +6,7 @@ use super::{AttentionShape, KeyValueCache, spread_stride};
 use crate::instruction_set::{InstructionSet, dispatched};
 use crate::lanes::{LANES, Lanes};
 use crate::math::exp_lanes;
-use crate::matmul::tile::{self, Extent, Left, Output, Right};
+use crate::matmul::tile::{self, Extent, Left, Output, Present, Right};
 use crate::parallel::{self, SharedOutput};
 use crate::scratch;
 
@@ -208,10 +208,10 @@ fn head_backward_body<V: Lanes>(
             depth_stride: padded_dim,
             vector_stride: LANES,
         };
-        let into = |out: &mut [f32], row_stride: usize, accumulate: bool| Output {
+        let into = |out: &mut [f32], row_stride: usize, present: Present| Output {
             start: out.as_mut_ptr(),
             row_stride,
-            accumulate,
+            present,
         };
         let scores = Extent {
             rows: count,
@@ -230,14 +230,14 @@ fn head_backward_body<V: Lanes>(
                 scores,
                 by_query(tile_q),
                 blocks(keys),
-                into(probabilities, score_stride, false),
+                into(probabilities, score_stride, Present::Replaced),
                 &mut [],
             );
             tile::multiply::<V>(
                 scores,
                 by_query(tile_dout),
                 blocks(value_blocks),
-                into(score_gradients, score_stride, false),
+                into(score_gradients, score_stride, Present::Replaced),
                 &mut [],
             );
         }
@@ -268,21 +268,21 @@ fn head_backward_body<V: Lanes>(
                     depth_stride: 1,
                 },
                 plain(key_rows),
-                into(tile_dq, padded_dim, false),
+                into(tile_dq, padded_dim, Present::Replaced),
                 &mut [],
             );
             tile::multiply::<V>(
                 by_position,
                 by_key(score_gradients),
                 plain(tile_q),
-                into(key_sums, padded_dim, true),
+                into(key_sums, padded_dim, Present::Continued),
                 &mut [],
             );
             tile::multiply::<V>(
                 by_position,
                 by_key(probabilities),
                 plain(tile_dout),
-                into(value_sums, padded_dim, true),
+                into(value_sums, padded_dim, Present::Continued),
                 &mut [],
             );
         }

@@ -6,7 +6,7 @@ use super::{AttentionShape, KeyValueCache, spread_stride};
 use crate::instruction_set::{InstructionSet, dispatched};
 use crate::lanes::{LANES, Lanes};
 use crate::math::{self, exp_lanes};
-use crate::matmul::tile::{self, Extent, Left, MOST_TILE_ROWS, Output, Right};
+use crate::matmul::tile::{self, Extent, Left, MOST_TILE_ROWS, Output, Present, Right};
 use crate::parallel::{self, SharedOutput};
 use crate::scratch;
 
@@ -182,7 +182,7 @@ fn attend_body<V: Lanes>(
                 Output {
                     start: scores.as_mut_ptr(),
                     row_stride: stride,
-                    accumulate: false,
+                    present: Present::Replaced,
                 },
                 &mut [],
             );
@@ -226,7 +226,7 @@ fn attend_body<V: Lanes>(
                 Output {
                     start: sums.as_mut_ptr(),
                     row_stride: padded_dim,
-                    accumulate: false,
+                    present: Present::Replaced,
                 },
                 &mut [],
             );
@@ -248,7 +248,7 @@ fn attend_body<V: Lanes>(
                         Output {
                             start: sums.as_mut_ptr().add(index * padded_dim),
                             row_stride: padded_dim,
-                            accumulate: true,
+                            present: Present::Continued,
                         },
                         &mut [],
                     );

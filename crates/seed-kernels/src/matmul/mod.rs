@@ -12,11 +12,15 @@ use crate::instruction_set::{InstructionSet, dispatched};
 use crate::lanes::{LANES, Lanes};
 use crate::parallel::{self, SharedOutput};
 use crate::scratch;
-use tile::{Ahead, Extent, Left, Output, Right};
+use tile::{Ahead, Extent, Left, Output, Present, Right};
 
 /// Length of the pieces that the summed index is cut into: a tile's left operand of this length stays in the first
 /// cache.
 const DEPTH_BLOCK: usize = 256;
+/// The longest sum that is one chain. Each step of a chain rounds to the precision of all that came before, and where a
+/// residual stream holds values of 10^4, as SmolLM2's does, chains of 1,536 steps onto it cost logits 10^-3. Blocks of
+/// [`DEPTH_BLOCK`] that are summed apart cost what PyTorch's products do.
+const LONGEST_CHAIN: usize = 512;
 /// Columns that one strip of rows goes through at a time.
 const COLUMN_BLOCK: usize = 1024;
 /// Rows this many values apart share their places in the first cache, which has fewer of them than a tile has rows.
@@ -28,13 +32,30 @@ const TASKS_PER_THREAD: usize = 4;
 /// Values of the packed right operand of an outer product, which stays in the second cache.
 const OUTER_BLOCK: usize = 3 << 16;
 
-/// `out[rows, columns] (=|+=) a[rows, depth] · B`, each element one chain of fused multiply-adds in increasing depth,
-/// from zero or, with `accumulate`, from the present value.
+/// `out[rows, columns] (=|+=) a[rows, depth] · B`.
+///
+/// Up to a depth of 512, each element is one chain of fused multiply-adds in increasing depth, from zero or, with
+/// `accumulate`, from the present value. Deeper ones are summed in blocks of 256, each a chain from zero: the first
+/// replaces the present value or is added to it, the others are added in order.
 ///
 /// # Panics
 ///
 /// Panics when `a` does not hold `rows * depth` or `out` does not hold `rows * columns` values.
 pub fn matmul(a: &[f32], rows: usize, b: &PackedMatrix, out: &mut [f32], accumulate: bool) {
+    let blocks = b.depth() > LONGEST_CHAIN;
+    multiply(a, rows, b, out, accumulate, blocks);
+}
+
+/// `out[rows, columns] = a[rows, depth] · B`, each element one chain from zero whatever the depth (see [`matmul`]).
+///
+/// # Panics
+///
+/// Panics when `a` does not hold `rows * depth` or `out` does not hold `rows * columns` values.
+pub(crate) fn matmul_in_chains(a: &[f32], rows: usize, b: &PackedMatrix, out: &mut [f32]) {
+    multiply(a, rows, b, out, false, false);
+}
+
+fn multiply(a: &[f32], rows: usize, b: &PackedMatrix, out: &mut [f32], accumulate: bool, blocks: bool) {
     let (depth, columns) = (b.depth(), b.columns());
     let _span = tracing::trace_span!("matmul", rows, depth, columns).entered();
     assert_eq!(a.len(), rows * depth, "`a` must be [rows, depth]");
@@ -78,6 +99,7 @@ pub fn matmul(a: &[f32], rows: usize, b: &PackedMatrix, out: &mut [f32], accumul
                 row * columns + column,
                 columns,
                 accumulate,
+                blocks,
                 packing,
             );
         });
@@ -95,12 +117,14 @@ fn product_body<V: Lanes>(
     first: usize,
     row_stride: usize,
     accumulate: bool,
+    blocks: bool,
     packing: &mut [f32],
 ) {
     let depth = extent.depth;
     let row_tiles = extent.rows.div_ceil(V::TILE_ROWS);
     // One strip of rows meets every value of B once: nothing to keep in a cache, so read it in one go.
-    let depth_block = if row_tiles <= 1 && packing.is_empty() {
+    let once = row_tiles <= 1 && packing.is_empty();
+    let depth_block = if once && !blocks {
         depth.max(1)
     } else {
         DEPTH_BLOCK
@@ -108,6 +132,8 @@ fn product_body<V: Lanes>(
     // With several, a block of B stays in the first cache for all of them, which bring the next block nearer meanwhile.
     // A packed left operand would be packed once more for every block.
     let column_block = match row_tiles {
+        // As wide as a tile: the blocks of its columns follow each other in memory.
+        0 | 1 if once && blocks => 8 * LANES,
         0 | 1 => COLUMN_BLOCK,
         _ if !packing.is_empty() => COLUMN_BLOCK,
         2 | 3 => 2 * LANES,
@@ -153,7 +179,11 @@ fn product_body<V: Lanes>(
                     Output {
                         start: output.at(first + column),
                         row_stride,
-                        accumulate: accumulate || k > 0,
+                        present: match accumulate || k > 0 {
+                            false => Present::Replaced,
+                            true if blocks => Present::AddedTo,
+                            true => Present::Continued,
+                        },
                     },
                     ahead,
                     packing,
@@ -172,6 +202,7 @@ dispatched! {
         first: usize,
         row_stride: usize,
         accumulate: bool,
+        blocks: bool,
         packing: &mut [f32],
     ) = product_body;
 }
@@ -385,7 +416,7 @@ fn outer_body<V: Lanes>(
             Output {
                 start: output.at(0),
                 row_stride: extent.columns,
-                accumulate: true,
+                present: Present::Continued,
             },
             packing,
         );

@@ -1,7 +1,7 @@
 //! The register-tiled product that every matrix-like kernel is made of.
 //!
 //! `C[r, c] (+)= Σ_k A[r, k] · B[k, c]`, each element one chain of fused multiply-adds in increasing `k`. A tile can
-//! load `C` and continue its chains, so no choice of tile or block changes a bit.
+//! load `C` and continue its chains, so no choice of tile or block changes a bit, or add its chains to `C`.
 //!
 //! Not for: threads, packing or cache blocking, which the callers own.
 
@@ -36,8 +36,18 @@ pub(crate) struct Right {
 pub(crate) struct Output {
     pub(crate) start: *mut f32,
     pub(crate) row_stride: usize,
-    /// Whether chains continue from the present values rather than from zero.
-    pub(crate) accumulate: bool,
+    pub(crate) present: Present,
+}
+
+/// What a product does with the values that its output holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Present {
+    /// Replaces them by chains from zero.
+    Replaced,
+    /// Continues them: each is the start of its chain.
+    Continued,
+    /// Adds to them chains from zero.
+    AddedTo,
 }
 
 /// The right operand of the product after this one, which row tiles bring nearer while they compute: the first row tile
@@ -277,7 +287,7 @@ unsafe fn tile<V: Lanes, const R: usize, const N: usize>(
     near: &mut (*const f32, usize),
     column: usize,
 ) -> usize {
-    if output.accumulate && column + N * LANES < extent.columns {
+    if output.present == Present::Continued && column + N * LANES < extent.columns {
         // The next tile starts by loading its part of the result.
         for r in 0..R {
             for n in 0..N {
@@ -294,7 +304,7 @@ unsafe fn tile<V: Lanes, const R: usize, const N: usize>(
     unsafe {
         let result = output.start.add(column);
         let mut accumulators = [[V::splat(0.0); N]; R];
-        if output.accumulate {
+        if output.present == Present::Continued {
             for (r, row) in accumulators.iter_mut().enumerate() {
                 let result = result.add(r * output.row_stride);
                 for (n, accumulator) in row.iter_mut().enumerate() {
@@ -329,13 +339,25 @@ unsafe fn tile<V: Lanes, const R: usize, const N: usize>(
             a = a.wrapping_add(left.depth_stride);
             b = b.wrapping_add(right.depth_stride);
         }
+        let added = output.present == Present::AddedTo;
         for (r, row) in accumulators.into_iter().enumerate() {
             let result = result.add(r * output.row_stride);
             for (n, accumulator) in row.into_iter().enumerate() {
                 let result = result.add(n * LANES);
                 if n + 1 == N && last < LANES {
-                    accumulator.write(std::slice::from_raw_parts_mut(result, last), 0);
+                    let result = std::slice::from_raw_parts_mut(result, last);
+                    let accumulator = if added {
+                        V::read(result, 0, 0.0).add(accumulator)
+                    } else {
+                        accumulator
+                    };
+                    accumulator.write(result, 0);
                 } else {
+                    let accumulator = if added {
+                        V::load_at(result).add(accumulator)
+                    } else {
+                        accumulator
+                    };
                     accumulator.store_at(result);
                 }
             }

@@ -109,7 +109,7 @@ fn smollm2_computes_what_transformers_does_from_the_same_file() {
         }
     }
     println!("logits within {worst:.1e}");
-    assert!(worst <= 1e-3, "{worst}");
+    assert!(worst <= 2e-4, "{worst}");
 
     let answer = words(&tensors, "answer", Dtype::I32);
     let format = TurnFormat::derive(&chat.unwrap(), &tokenizer).unwrap();

@@ -11,10 +11,12 @@ use seed_kernels::matmul::{
     strip_features,
 };
 use seed_kernels::norm::{rms_norm, rms_norm_input_gradient, rms_norm_weight_gradient};
+use seed_kernels::optimiser::scale;
 use seed_kernels::parallel;
 use seed_kernels::rotary::rotate_backward;
 use seed_kernels::swiglu::{swiglu, swiglu_backward};
 
+use crate::adapter::{LayerAdapter, LayerPairs, Target};
 use crate::buffers::Part;
 use crate::gradients::Gradients;
 use crate::layer::{LayerActivations, LayerContext, LayerScratch, copy_into, sized};
@@ -53,6 +55,81 @@ pub(crate) struct BackwardScratch {
     gate_input: Vec<f32>,
     output_input: Vec<f32>,
     query_input: Vec<f32>,
+    /// By [`Target::index`].
+    pairs: [PairScratch; Target::ALL.len()],
+}
+
+/// What the gradients of an adapter's two matrices are made of, besides the derivative and the input of the linear layer.
+#[derive(Default)]
+struct PairScratch {
+    /// Derivative with respect to `x·Aᵀ`.
+    lowered: Vec<f32>,
+    /// `s·(x·Aᵀ)`, laid out for the product with the derivative.
+    input: Vec<f32>,
+}
+
+impl BackwardScratch {
+    /// Derivative with respect to the output of a linear layer.
+    fn derivative(&self, target: Target) -> &[f32] {
+        match target {
+            Target::Query => &self.query,
+            Target::Key => &self.key,
+            Target::Value => &self.value,
+            Target::Output => &self.output,
+            Target::Gate => &self.gate,
+            Target::Up => &self.up,
+            Target::Down => &self.down,
+        }
+    }
+
+    /// Input of a linear layer, laid out.
+    fn input(&self, target: Target) -> &[f32] {
+        match target {
+            Target::Query | Target::Key | Target::Value => &self.query_input,
+            Target::Output => &self.output_input,
+            Target::Gate | Target::Up => &self.gate_input,
+            Target::Down => &self.down_input,
+        }
+    }
+}
+
+/// A layer's adapter in both directions.
+#[derive(Clone, Copy)]
+struct AdapterPass<'a> {
+    forward: LayerAdapter<'a>,
+    backward: LayerAdapter<'a>,
+}
+
+impl AdapterPass<'_> {
+    /// Whether any of `targets` has an adapter.
+    fn covers(&self, targets: &[Target]) -> bool {
+        targets.iter().any(|&target| self.forward.pair(target).is_some())
+    }
+
+    /// Continues from the derivative `dy` by a linear layer's output to the adapter's, for the layer's input `x`:
+    /// `dx += s·(dy·B)·A`, and `kept` holds what the gradients of `A` and `B` are made of.
+    fn backward(
+        &self,
+        target: Target,
+        dy: &[f32],
+        x: &[f32],
+        rows: usize,
+        dx: &mut [f32],
+        lowered: &mut Vec<f32>,
+        kept: &mut PairScratch,
+    ) {
+        let (Some(forward), Some(backward)) = (self.forward.pair(target), self.backward.pair(target)) else {
+            return;
+        };
+        let rank = forward.lower.columns();
+        // Cheap to compute again: the rank is small.
+        self.forward.lower(forward, x, rows, lowered);
+        keep_input(lowered, rows, rank, &mut kept.input);
+        let d_lowered = sized(&mut kept.lowered, rows * rank);
+        matmul(dy, rows, &backward.raise, d_lowered, false);
+        scale(d_lowered, self.backward.scale());
+        matmul(d_lowered, rows, &backward.lower, dx, true);
+    }
 }
 
 /// `sum += values`, element by element.
@@ -79,6 +156,7 @@ fn keep_input(x: &[f32], rows: usize, inputs: usize, kept: &mut Vec<f32>) {
 pub(crate) fn backward(
     context: &LayerContext<'_>,
     transposed: &PackedLayer,
+    adapter: Option<LayerAdapter<'_>>,
     caches: &[Vec<KeyValueCache>],
     slot: usize,
     activations: &LayerActivations,
@@ -96,23 +174,54 @@ pub(crate) fn backward(
     let rows = pack.rows();
     let (hidden, intermediate) = (context.hidden_size, context.intermediate_size);
 
+    let adapter = context
+        .adapter
+        .zip(adapter)
+        .map(|(forward, backward)| AdapterPass { forward, backward });
+    // The gradient of a frozen matrix is not asked for, and neither is its input, unless an adapter reads it too.
+    let keeps = |targets: &[Target]| adapter.is_none_or(|adapter| adapter.covers(targets));
+
     // MLP: x2 = x1 + down(silu(gate(n)) * up(n)), n = norm(x1). The norm and the product are cheap to compute again.
     copy_into(&mut scratch.down, derivative);
     let activated = sized(&mut forward_scratch.activated, rows * intermediate);
     swiglu(&activations.gate, &activations.up, activated);
-    keep_input(activated, rows, intermediate, &mut scratch.down_input);
+    if keeps(&[Target::Down]) {
+        keep_input(activated, rows, intermediate, &mut scratch.down_input);
+    }
     let d_activated = sized(&mut scratch.activated, rows * intermediate);
     matmul(derivative, rows, &transposed.down, d_activated, false);
+    let lowered = &mut forward_scratch.lowered;
+    let pairs = &mut scratch.pairs;
+    if let Some(adapter) = &adapter {
+        let kept = &mut pairs[Target::Down.index()];
+        adapter.backward(
+            Target::Down,
+            derivative,
+            activated,
+            rows,
+            d_activated,
+            lowered,
+            kept,
+        );
+    }
     let d_gate = sized(&mut scratch.gate, rows * intermediate);
     let d_up = sized(&mut scratch.up, rows * intermediate);
     swiglu_backward(&activations.gate, &activations.up, d_activated, d_gate, d_up);
     let normed = sized(&mut forward_scratch.normed, rows * hidden);
     let middle_norm = parameters.get(layout.middle_norm);
     rms_norm(&activations.middle, rows, middle_norm, *epsilon, normed);
-    keep_input(normed, rows, hidden, &mut scratch.gate_input);
+    if keeps(&[Target::Gate, Target::Up]) {
+        keep_input(normed, rows, hidden, &mut scratch.gate_input);
+    }
     let d_normed = sized(&mut scratch.middle_normed, rows * hidden);
     matmul(d_gate, rows, &transposed.gate, d_normed, false);
     matmul(d_up, rows, &transposed.up, d_normed, true);
+    if let Some(adapter) = &adapter {
+        for (target, dy) in [(Target::Gate, &*d_gate), (Target::Up, &*d_up)] {
+            let kept = &mut pairs[target.index()];
+            adapter.backward(target, dy, normed, rows, d_normed, lowered, kept);
+        }
+    }
     let residual = sized(&mut scratch.residual, rows * hidden);
     rms_norm_input_gradient(
         &activations.middle,
@@ -130,20 +239,37 @@ pub(crate) fn backward(
     let normed = sized(&mut forward_scratch.normed, rows * hidden);
     let input_norm = parameters.get(layout.input_norm);
     rms_norm(&activations.input, rows, input_norm, *epsilon, normed);
-    keep_input(normed, rows, hidden, &mut scratch.query_input);
-    attention_derivatives(
-        context,
-        transposed,
-        caches,
-        slot,
-        activations,
-        derivative,
-        scratch,
-    );
+    if keeps(&[Target::Query, Target::Key, Target::Value]) {
+        keep_input(normed, rows, hidden, &mut scratch.query_input);
+    }
+    if keeps(&[Target::Output]) {
+        let width = context.query_width();
+        keep_input(&activations.attended, rows, width, &mut scratch.output_input);
+    }
+    let d_attended = sized(&mut scratch.attended, rows * context.query_width());
+    matmul(derivative, rows, &transposed.output, d_attended, false);
+    let lowered = &mut forward_scratch.lowered;
+    if let Some(adapter) = &adapter {
+        let kept = &mut scratch.pairs[Target::Output.index()];
+        let x = &activations.attended;
+        adapter.backward(Target::Output, derivative, x, rows, d_attended, lowered, kept);
+    }
+    attention_derivatives(context, caches, slot, activations, scratch);
     let d_normed = sized(&mut scratch.input_normed, rows * hidden);
     matmul(&scratch.query, rows, &transposed.query, d_normed, false);
     matmul(&scratch.key, rows, &transposed.key, d_normed, true);
     matmul(&scratch.value, rows, &transposed.value, d_normed, true);
+    if let Some(adapter) = &adapter {
+        let derivatives = [
+            (Target::Query, &scratch.query),
+            (Target::Key, &scratch.key),
+            (Target::Value, &scratch.value),
+        ];
+        for (target, dy) in derivatives {
+            let kept = &mut scratch.pairs[target.index()];
+            adapter.backward(target, dy, normed, rows, d_normed, lowered, kept);
+        }
+    }
     let residual = sized(&mut scratch.residual, rows * hidden);
     rms_norm_input_gradient(
         &activations.input,
@@ -157,15 +283,13 @@ pub(crate) fn backward(
     add_assign(derivative, residual);
 }
 
-/// Derivatives with respect to the outputs of the query, key and value projections, left in `scratch.query`,
-/// `scratch.key` and `scratch.value`.
+/// From the derivative by what attention makes, in `scratch.attended`, to those by the outputs of the query, key and value
+/// projections, left in `scratch.query`, `scratch.key` and `scratch.value`.
 fn attention_derivatives(
     context: &LayerContext<'_>,
-    transposed: &PackedLayer,
     caches: &[Vec<KeyValueCache>],
     slot: usize,
     activations: &LayerActivations,
-    derivative: &[f32],
     scratch: &mut BackwardScratch,
 ) {
     let LayerContext {
@@ -180,15 +304,7 @@ fn attention_derivatives(
     let rows = pack.rows();
     let (query_width, key_width) = (context.query_width(), context.key_width());
     let (heads, key_heads, head_dim) = (shape.query_heads, shape.key_value_heads, shape.head_dim);
-    keep_input(
-        &activations.attended,
-        rows,
-        query_width,
-        &mut scratch.output_input,
-    );
-    let d_attended = sized(&mut scratch.attended, rows * query_width);
-    matmul(derivative, rows, &transposed.output, d_attended, false);
-    let d_attended = &*d_attended;
+    let d_attended = scratch.attended.as_slice();
     let d_query = sized(&mut scratch.query, rows * query_width);
     let d_key = sized(&mut scratch.key, rows * key_width);
     let d_value = sized(&mut scratch.value, rows * key_width);
@@ -246,22 +362,61 @@ fn attention_derivatives(
     );
 }
 
-/// A linear layer with its derivative and its packed input in a part's buffers.
-type LinearGradient<'a> = (
-    &'a Linear,
-    fn(&BackwardScratch) -> &[f32],
-    fn(&BackwardScratch) -> &[f32],
-);
-
 /// Of one part, a norm's input, what it divided by, and the derivative by its output.
 type NormPart<'a> = (&'a [f32], &'a [f32], &'a [f32]);
 
 /// A norm's weight with its parts.
 type NormGradient<'a> = (usize, Vec<NormPart<'a>>);
 
-/// Accumulates the gradients of all parameters of layer number `layer`, part after part, from what [`backward`] left.
+/// What of a layer is trained.
+pub(crate) enum Trained<'a> {
+    /// All its parameters.
+    Layer(&'a LayerLayout),
+    /// The adapter beside its matrices.
+    Adapter(&'a LayerPairs),
+}
+
+impl<'a> Trained<'a> {
+    /// Every trained matrix and, of each part, the derivative by its output and its input as laid out.
+    fn products(&self, parts: &'a [Part]) -> Vec<(&'a Linear, Vec<OuterPart<'a>>)> {
+        let of_parts = |operands: &dyn Fn(&'a BackwardScratch) -> (&'a [f32], &'a [f32])| {
+            parts
+                .iter()
+                .map(|part| {
+                    let (dy, x) = operands(&part.backward);
+                    let rows = part.pack.rows();
+                    OuterPart { dy, x, rows }
+                })
+                .collect()
+        };
+        match *self {
+            Self::Layer(layout) => Target::ALL
+                .into_iter()
+                .rev()
+                .map(|target| {
+                    let operands = of_parts(&|scratch| (scratch.derivative(target), scratch.input(target)));
+                    (layout.linear(target), operands)
+                })
+                .collect(),
+            Self::Adapter(pairs) => Target::ALL
+                .into_iter()
+                .filter_map(|target| Some((target, pairs[target.index()].as_ref()?)))
+                .flat_map(|(target, pair)| {
+                    let kept = move |scratch: &'a BackwardScratch| &scratch.pairs[target.index()];
+                    let lower =
+                        of_parts(&|scratch| (kept(scratch).lowered.as_slice(), scratch.input(target)));
+                    let raise =
+                        of_parts(&|scratch| (scratch.derivative(target), kept(scratch).input.as_slice()));
+                    [(&pair.lower, lower), (&pair.raise, raise)]
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Accumulates the gradients of what is trained of layer number `layer`, part after part, from what [`backward`] left.
 pub(crate) fn accumulate_parameters(
-    layout: &LayerLayout,
+    trained: &Trained<'_>,
     layer: usize,
     parts: &[Part],
     recompute: bool,
@@ -269,53 +424,7 @@ pub(crate) fn accumulate_parameters(
 ) {
     let rows: usize = parts.iter().map(|part| part.pack.rows()).sum();
     let _span = tracing::debug_span!("parameter_gradients", rows).entered();
-    let linears: [LinearGradient<'_>; 7] = [
-        (
-            &layout.down,
-            |scratch| &scratch.down,
-            |scratch| &scratch.down_input,
-        ),
-        (
-            &layout.gate,
-            |scratch| &scratch.gate,
-            |scratch| &scratch.gate_input,
-        ),
-        (&layout.up, |scratch| &scratch.up, |scratch| &scratch.gate_input),
-        (
-            &layout.output,
-            |scratch| &scratch.output,
-            |scratch| &scratch.output_input,
-        ),
-        (
-            &layout.query,
-            |scratch| &scratch.query,
-            |scratch| &scratch.query_input,
-        ),
-        (
-            &layout.key,
-            |scratch| &scratch.key,
-            |scratch| &scratch.query_input,
-        ),
-        (
-            &layout.value,
-            |scratch| &scratch.value,
-            |scratch| &scratch.query_input,
-        ),
-    ];
-    let products: Vec<(&Linear, Vec<OuterPart<'_>>)> = linears
-        .into_iter()
-        .map(|(linear, derivative, input)| {
-            let parts = parts
-                .iter()
-                .map(|part| OuterPart {
-                    dy: derivative(&part.backward),
-                    x: input(&part.backward),
-                    rows: part.pack.rows(),
-                })
-                .collect();
-            (linear, parts)
-        })
-        .collect();
+    let products = trained.products(parts);
 
     // Every task owns a strip of one tensor, and there are several to a thread, so that none waits for long.
     let mut tensors: Vec<Option<&mut [f32]>> = gradients.split_mut().into_iter().map(Some).collect();
@@ -338,7 +447,11 @@ pub(crate) fn accumulate_parameters(
             }));
         }
     }
-    for (weight, parts) in norm_gradients(layout, layer, parts, recompute) {
+    let norms = match trained {
+        Trained::Layer(layout) => norm_gradients(layout, layer, parts, recompute),
+        Trained::Adapter(_) => Vec::new(),
+    };
+    for (weight, parts) in norms {
         let weight = take(weight);
         tasks.push(Box::new(move || {
             for (x, inverses, dy) in &parts {

@@ -68,6 +68,7 @@ pub(crate) struct TrainingBuffers {
     pub(crate) head: HeadPass,
     pub(crate) d_scored: Vec<f32>,
     pub(crate) d_normed: Vec<f32>,
+    pub(crate) inverses: Vec<f32>,
     pub(crate) d_log_probs: Vec<f32>,
     pub(crate) d_entropies: Vec<f32>,
 }

@@ -1,4 +1,4 @@
-//! The decoder: parameters, their packed copies, and scoring.
+//! The decoder: parameters, their packed copies, the adapter beside them, and scoring.
 //!
 //! Not for: gradients (`training`), generation ([`crate::engine`]) or the numerics of a layer (`layer`).
 
@@ -14,6 +14,7 @@ use seed_kernels::norm::rms_norm;
 use seed_kernels::parallel;
 use seed_kernels::rotary::RotaryTable;
 
+use crate::adapter::{Adapter, AdapterWeights};
 use crate::buffers::{BufferPool, Buffers, ScoredRows, TrainingBuffers, Workspace, ensure_caches};
 use crate::config::DecoderConfig;
 use crate::error::ModelError;
@@ -49,6 +50,8 @@ pub struct Decoder {
     packed: Arc<PackedWeights>,
     /// Packed for the backward direction on the first gradient: reference copies never need it.
     transposed: OnceLock<Arc<PackedWeights>>,
+    /// What is trained where there is one; everything else is then frozen.
+    pub(crate) adapter: Option<AdapterWeights>,
     rotary: RwLock<Arc<RotaryTable>>,
     pub(crate) pack_tokens: usize,
     version: u64,
@@ -139,6 +142,7 @@ impl Decoder {
             },
             packed: Arc::new(PackedWeights::new(&layout, &parameters, Direction::Forward)),
             transposed: OnceLock::new(),
+            adapter: None,
             rotary: RwLock::new(Arc::new(RotaryTable::new(
                 &frequencies,
                 attention_scaling,
@@ -163,12 +167,57 @@ impl Decoder {
         self
     }
 
+    /// The same decoder with this adapter in place of any that it had: its own parameters are frozen, and
+    /// [`Decoder::update`] and the gradients concern the adapter alone.
+    ///
+    /// # Errors
+    /// Where the adapter's tensors do not fit the decoder's matrices.
+    pub fn with_adapter(mut self, adapter: Adapter) -> Result<Self, ModelError> {
+        self.adapter = Some(AdapterWeights::new(adapter, &self.config)?);
+        self.version = next_version();
+        Ok(self)
+    }
+
+    /// The base alone, sharing all weights.
+    #[must_use]
+    pub fn without_adapter(&self) -> Self {
+        let mut base = self.clone();
+        if base.adapter.take().is_some() {
+            base.version = next_version();
+        }
+        base
+    }
+
+    /// The adapter, where it has one.
+    pub fn adapter(&self) -> Option<&Adapter> {
+        self.adapter.as_ref().map(|weights| &weights.adapter)
+    }
+
+    /// What training changes: the adapter's values where there is one, else all parameters.
+    pub fn trained(&self) -> &Parameters {
+        self.adapter().map_or(&*self.parameters, Adapter::parameters)
+    }
+
+    /// Hash of everything that its results depend on: the parameters' digest or, with an adapter, one over the base, the
+    /// adapter's scale and its values.
+    pub fn digest(&self) -> blake3::Hash {
+        let base = self.parameters.digest();
+        let Some(adapter) = self.adapter() else {
+            return base;
+        };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(base.as_bytes());
+        hasher.update(&adapter.options().scale().to_le_bytes());
+        hasher.update(adapter.parameters().digest().as_bytes());
+        hasher.finalize()
+    }
+
     /// The configuration.
     pub fn config(&self) -> &DecoderConfig {
         &self.config
     }
 
-    /// The parameters.
+    /// The parameters; with an adapter, those of the base.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
@@ -185,8 +234,12 @@ impl Decoder {
         self.rows_computed.load(Ordering::Relaxed)
     }
 
-    /// Changes the parameters, then packs them again.
+    /// Changes what is [trained](Decoder::trained), then packs it again.
     pub fn update<R>(&mut self, change: impl FnOnce(&mut Parameters) -> R) -> R {
+        self.version = next_version();
+        if let Some(adapter) = &mut self.adapter {
+            return adapter.update(change);
+        }
         let parameters = Arc::make_mut(&mut self.parameters);
         let result = change(parameters);
         let _span = tracing::debug_span!("repack").entered();
@@ -194,7 +247,6 @@ impl Decoder {
         if let Some(transposed) = self.transposed.get_mut() {
             refresh(transposed, &self.layout, parameters, Direction::Backward);
         }
-        self.version = next_version();
         result
     }
 
@@ -430,6 +482,7 @@ impl Decoder {
             parameters: &self.parameters,
             layout: &self.layout.layers[layer],
             packed: &self.packed.layers[layer],
+            adapter: self.adapter.as_ref().map(|weights| weights.forward(layer)),
             rotary,
             pack,
         }
@@ -488,6 +541,7 @@ impl Clone for Decoder {
             parameters: Arc::clone(&self.parameters),
             packed: Arc::clone(&self.packed),
             transposed: self.transposed.clone(),
+            adapter: self.adapter.clone(),
             rotary: RwLock::new(self.rotary(0)),
             pack_tokens: self.pack_tokens,
             version: self.version,

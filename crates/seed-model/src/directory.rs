@@ -7,6 +7,7 @@
 //!
 //! Not for: training checkpoints with optimiser state, or fetching models.
 
+mod adapter;
 mod shards;
 mod weights;
 
@@ -18,6 +19,7 @@ use fs_err as fs;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+pub use adapter::{AdapterDirectory, base_of_adapter, is_adapter_directory, load_adapter, save_adapter};
 pub use shards::ElementType;
 
 use crate::chat::{ChatTemplate, TurnFormat};
@@ -260,14 +262,18 @@ pub fn save_directory(
     contents: DirectoryContents<'_>,
     options: ShardOptions,
 ) -> Result<(), ModelError> {
-    let directory = directory.as_ref();
     check_contents(&contents, options)?;
+    publish(directory.as_ref(), |draft| write_model(draft, &contents, options))
+}
+
+/// Lets `write` fill a new directory, which then appears whole as `directory`, or not at all.
+fn publish(directory: &Path, write: impl FnOnce(&Path) -> Result<(), ModelError>) -> Result<(), ModelError> {
     if fs::symlink_metadata(directory).is_ok() {
         return Err(ModelError::AlreadyExists {
             path: directory.to_owned(),
         });
     }
-    let draft = write_draft(directory, &contents, options)?;
+    let draft = write_draft(directory, write)?;
     if let Err(error) = fs::rename(&draft, directory) {
         // The first error is the one to tell; what cannot be removed is a hidden directory with a telling name.
         let _ = fs::remove_dir_all(&draft);
@@ -289,7 +295,7 @@ pub fn replace_directory(
 ) -> Result<(), ModelError> {
     let directory = directory.as_ref();
     check_contents(&contents, options)?;
-    let draft = write_draft(directory, &contents, options)?;
+    let draft = write_draft(directory, |draft| write_model(draft, &contents, options))?;
     let aside = draft.with_extension("old");
     let renamed = fs::rename(directory, &aside).and_then(|()| {
         fs::rename(&draft, directory).inspect_err(|_| {
@@ -317,12 +323,29 @@ fn parent_of(directory: &Path) -> &Path {
     }
 }
 
-/// Writes a complete directory beside `directory`, so that a rename stays within one file system, and syncs it. Nothing
+/// The files of a model.
+fn write_model(
+    draft: &Path,
+    contents: &DirectoryContents<'_>,
+    options: ShardOptions,
+) -> Result<(), ModelError> {
+    let write =
+        |name: &str, text: &str| write_file(&draft.join(name), |file| file.write_all(text.as_bytes()));
+    write(CONFIG, &contents.config.to_json())?;
+    write(GENERATION_CONFIG, &generation_config(contents))?;
+    write(TOKENIZER, &contents.tokenizer.to_json()?)?;
+    write(TOKENIZER_CONFIG, &tokenizer_config(contents))?;
+    if let Some(template) = contents.chat {
+        write(CHAT_TEMPLATE, template.source())?;
+    }
+    shards::write(draft, contents.parameters, options)
+}
+
+/// Lets `write` fill a directory beside `directory`, so that a rename stays within one file system, and syncs it. Nothing
 /// is left of it on an error.
 fn write_draft(
     directory: &Path,
-    contents: &DirectoryContents<'_>,
-    options: ShardOptions,
+    write: impl FnOnce(&Path) -> Result<(), ModelError>,
 ) -> Result<PathBuf, ModelError> {
     let parent = parent_of(directory);
     fs::create_dir_all(parent)?;
@@ -331,16 +354,7 @@ fn write_draft(
         .prefix(".model-")
         .suffix(".partial")
         .tempdir_in(parent)?;
-    let write =
-        |name: &str, text: &str| write_file(&draft.path().join(name), |file| file.write_all(text.as_bytes()));
-    write(CONFIG, &contents.config.to_json())?;
-    write(GENERATION_CONFIG, &generation_config(contents))?;
-    write(TOKENIZER, &contents.tokenizer.to_json()?)?;
-    write(TOKENIZER_CONFIG, &tokenizer_config(contents))?;
-    if let Some(template) = contents.chat {
-        write(CHAT_TEMPLATE, template.source())?;
-    }
-    shards::write(draft.path(), contents.parameters, options)?;
+    write(draft.path())?;
     sync_directory(draft.path())?;
     let draft = draft.keep();
     make_readable(&draft)?;

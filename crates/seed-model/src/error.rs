@@ -328,6 +328,24 @@ pub enum ModelError {
         /// What differs, with names.
         problem: String,
     },
+    /// An adapter asks for something that is not computed here, or does not belong to its base.
+    #[error("`{path}`: {problem}")]
+    Adapter {
+        /// The adapter's file.
+        path: PathBuf,
+        /// What is in the way, and what to do.
+        problem: String,
+    },
+    /// Gradients made for another decoder, or for one before it was given its adapter.
+    #[error(
+        "the gradients hold {found} derivatives, the decoder trains {expected} values: make them with `Gradients::of`"
+    )]
+    GradientCount {
+        /// Values that the decoder trains.
+        expected: usize,
+        /// Derivatives given.
+        found: usize,
+    },
     /// A candle operation failed.
     #[cfg(feature = "composed")]
     #[error("the composed decoder failed: {0}")]

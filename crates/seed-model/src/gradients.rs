@@ -8,9 +8,10 @@ use seed_kernels::embedding::scatter_add;
 use seed_kernels::optimiser::{scale, squared_norm};
 
 use crate::config::DecoderConfig;
+use crate::decoder::Decoder;
 use crate::parameters::Parameters;
 
-/// Derivatives of a loss with respect to every parameter.
+/// Derivatives of a loss with respect to every trained value.
 ///
 /// Where the output matrix is the embedding itself, the share which comes in through the embedded tokens is kept
 /// apart by token and added on the first reading, so that the order of additions does not depend on how the
@@ -24,12 +25,24 @@ pub struct Gradients {
 }
 
 impl Gradients {
-    /// All zero.
+    /// All zero, for every parameter of a decoder.
     pub fn zeros(config: &DecoderConfig) -> Self {
         Self {
             values: Parameters::zeros(config),
             embedded: config.tied_embeddings.then(BTreeMap::new),
             hidden_size: config.hidden_size,
+        }
+    }
+
+    /// All zero, for what this decoder trains: its adapter where it has one, else all its parameters.
+    pub fn of(decoder: &Decoder) -> Self {
+        match decoder.adapter() {
+            None => Self::zeros(decoder.config()),
+            Some(adapter) => Self {
+                values: adapter.parameters().zeroed(),
+                embedded: None,
+                hidden_size: decoder.config().hidden_size,
+            },
         }
     }
 
@@ -82,6 +95,11 @@ impl Gradients {
             self.scale(factor as f32);
         }
         norm
+    }
+
+    /// Number of derivatives.
+    pub(crate) fn total(&self) -> usize {
+        self.values.total()
     }
 
     /// The tensor at `index`, without the share kept apart.

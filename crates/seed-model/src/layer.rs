@@ -5,15 +5,16 @@
 //! Not for: the embedding, the final norm and the output matrix, which belong to the decoder.
 
 use seed_kernels::attention::{AttentionShape, KeyValueCache, attention};
-use seed_kernels::matmul::{PackedMatrix, add_bias, matmul};
+use seed_kernels::matmul::{add_bias, matmul};
 use seed_kernels::norm::rms_norm;
 use seed_kernels::parallel;
 use seed_kernels::rotary::{RotaryTable, rotate};
 use seed_kernels::swiglu::swiglu;
 
+use crate::adapter::{LayerAdapter, Target};
 use crate::pack::Pack;
 use crate::parameters::Parameters;
-use crate::weights::{LayerLayout, Linear, PackedLayer};
+use crate::weights::{LayerLayout, PackedLayer};
 
 /// What one layer needs to know besides its inputs.
 pub(crate) struct LayerContext<'a> {
@@ -24,6 +25,7 @@ pub(crate) struct LayerContext<'a> {
     pub(crate) parameters: &'a Parameters,
     pub(crate) layout: &'a LayerLayout,
     pub(crate) packed: &'a PackedLayer,
+    pub(crate) adapter: Option<LayerAdapter<'a>>,
     pub(crate) rotary: &'a RotaryTable,
     pub(crate) pack: &'a Pack,
 }
@@ -35,6 +37,29 @@ impl LayerContext<'_> {
 
     pub(crate) fn key_width(&self) -> usize {
         self.shape.key_value_heads * self.shape.head_dim
+    }
+
+    /// `out (=|+=) x·Wᵀ + b`, then `out += s·(x·Aᵀ)·Bᵀ` where the matrix has an adapter: the chains of the base's product
+    /// go on in the adapter's. `lowered` is a buffer.
+    fn project(
+        &self,
+        target: Target,
+        x: &[f32],
+        rows: usize,
+        out: &mut [f32],
+        accumulate: bool,
+        lowered: &mut Vec<f32>,
+    ) {
+        matmul(x, rows, self.packed.matrix(target), out, accumulate);
+        if let Some(bias) = self.layout.linear(target).bias {
+            add_bias(out, rows, self.parameters.get(bias));
+        }
+        if let Some(adapter) = &self.adapter
+            && let Some(pair) = adapter.pair(target)
+        {
+            adapter.lower(pair, x, rows, lowered);
+            matmul(lowered, rows, &pair.raise, out, true);
+        }
     }
 }
 
@@ -64,6 +89,8 @@ pub(crate) struct LayerScratch {
     key: Vec<f32>,
     value: Vec<f32>,
     pub(crate) activated: Vec<f32>,
+    /// Inputs of an adapter's second matrix.
+    pub(crate) lowered: Vec<f32>,
 }
 
 /// The buffer with exactly `length` elements, whose values are whatever was there. It grows by what it needs: packs are of
@@ -79,21 +106,6 @@ pub(crate) fn copy_into(buffer: &mut Vec<f32>, values: &[f32]) {
     buffer.clear();
     buffer.reserve_exact(values.len());
     buffer.extend_from_slice(values);
-}
-
-fn linear(
-    x: &[f32],
-    rows: usize,
-    parameters: &Parameters,
-    layer: &Linear,
-    packed: &PackedMatrix,
-    out: &mut [f32],
-    accumulate: bool,
-) {
-    matmul(x, rows, packed, out, accumulate);
-    if let Some(bias) = layer.bias {
-        add_bias(out, rows, parameters.get(bias));
-    }
 }
 
 /// Runs one layer in place on `hidden`, `[rows, hidden_size]`.
@@ -115,7 +127,6 @@ pub(crate) fn forward(
         epsilon,
         parameters,
         layout,
-        packed,
         rotary,
         pack,
         ..
@@ -135,16 +146,15 @@ pub(crate) fn forward(
     if let Some((query_norm, key_norm)) = layout.query_key_norm {
         let query_raw = sized(&mut activations.query_raw, rows * query_width);
         let key_raw = sized(&mut activations.key_raw, rows * key_width);
-        linear(
+        context.project(
+            Target::Query,
             normed,
             rows,
-            parameters,
-            &layout.query,
-            &packed.query,
             query_raw,
             false,
+            &mut scratch.lowered,
         );
-        linear(normed, rows, parameters, &layout.key, &packed.key, key_raw, false);
+        context.project(Target::Key, normed, rows, key_raw, false, &mut scratch.lowered);
         rms_norm(
             query_raw,
             rows * heads,
@@ -154,26 +164,10 @@ pub(crate) fn forward(
         );
         rms_norm(key_raw, rows * key_heads, parameters.get(key_norm), *epsilon, key);
     } else {
-        linear(
-            normed,
-            rows,
-            parameters,
-            &layout.query,
-            &packed.query,
-            query,
-            false,
-        );
-        linear(normed, rows, parameters, &layout.key, &packed.key, key, false);
+        context.project(Target::Query, normed, rows, query, false, &mut scratch.lowered);
+        context.project(Target::Key, normed, rows, key, false, &mut scratch.lowered);
     }
-    linear(
-        normed,
-        rows,
-        parameters,
-        &layout.value,
-        &packed.value,
-        value,
-        false,
-    );
+    context.project(Target::Value, normed, rows, value, false, &mut scratch.lowered);
     rotate(query, rows, heads, head_dim, &pack.positions, rotary);
     rotate(key, rows, key_heads, head_dim, &pack.positions, rotary);
 
@@ -211,14 +205,13 @@ pub(crate) fn forward(
     );
     attend.exit();
     // The product starts from the residual stream, so the addition is part of its chain of fused multiply-adds.
-    linear(
+    context.project(
+        Target::Output,
         &activations.attended,
         rows,
-        parameters,
-        &layout.output,
-        &packed.output,
         hidden,
         true,
+        &mut scratch.lowered,
     );
 
     if keep {
@@ -239,7 +232,6 @@ fn feed_forward(
         epsilon,
         parameters,
         layout,
-        packed,
         ..
     } = context;
     let normed = sized(&mut scratch.normed, rows * context.hidden_size);
@@ -247,18 +239,10 @@ fn feed_forward(
     let gate = sized(&mut activations.gate, rows * context.intermediate_size);
     let up = sized(&mut activations.up, rows * context.intermediate_size);
     let activated = sized(&mut scratch.activated, rows * context.intermediate_size);
-    linear(normed, rows, parameters, &layout.gate, &packed.gate, gate, false);
-    linear(normed, rows, parameters, &layout.up, &packed.up, up, false);
+    context.project(Target::Gate, normed, rows, gate, false, &mut scratch.lowered);
+    context.project(Target::Up, normed, rows, up, false, &mut scratch.lowered);
     swiglu(gate, up, activated);
-    linear(
-        activated,
-        rows,
-        parameters,
-        &layout.down,
-        &packed.down,
-        hidden,
-        true,
-    );
+    context.project(Target::Down, activated, rows, hidden, true, &mut scratch.lowered);
 }
 
 /// Runs a model's last layer for the rows `wanted` alone, which increase: what `hidden` says of the others is not needed any
@@ -278,7 +262,6 @@ pub(crate) fn forward_wanted(
         epsilon,
         parameters,
         layout,
-        packed,
         rotary,
         pack,
         ..
@@ -291,28 +274,19 @@ pub(crate) fn forward_wanted(
     rms_norm(hidden, rows, parameters.get(layout.input_norm), *epsilon, normed);
     let key = sized(&mut scratch.key, rows * key_width);
     let value = sized(&mut scratch.value, rows * key_width);
-    linear(normed, rows, parameters, &layout.key, &packed.key, key, false);
-    linear(
-        normed,
-        rows,
-        parameters,
-        &layout.value,
-        &packed.value,
-        value,
-        false,
-    );
+    context.project(Target::Key, normed, rows, key, false, &mut scratch.lowered);
+    context.project(Target::Value, normed, rows, value, false, &mut scratch.lowered);
     // Rows only move to the front, so the two buffers can be cut down in place.
     keep_rows(hidden, wanted, width);
     keep_rows(&mut scratch.normed, wanted, width);
     let query = sized(&mut activations.query, count * query_width);
-    linear(
+    context.project(
+        Target::Query,
         &scratch.normed,
         count,
-        parameters,
-        &layout.query,
-        &packed.query,
         query,
         false,
+        &mut scratch.lowered,
     );
     if let Some((query_norm, key_norm)) = layout.query_key_norm {
         copy_into(&mut activations.query_raw, query);
@@ -360,14 +334,13 @@ pub(crate) fn forward_wanted(
         }
     });
     attend.exit();
-    linear(
+    context.project(
+        Target::Output,
         &activations.attended,
         count,
-        parameters,
-        &layout.output,
-        &packed.output,
         hidden,
         true,
+        &mut scratch.lowered,
     );
     feed_forward(context, hidden, count, activations, scratch);
 }

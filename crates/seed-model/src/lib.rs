@@ -3,6 +3,7 @@
 //! One forward pass serves generation, scoring and training, so a token's log-prob has the same bits wherever it is
 //! computed. Not for: losses, advantages or anything that knows of tasks; those are other crates'.
 
+pub mod adapter;
 mod backward;
 mod buffers;
 pub mod chat;
@@ -27,12 +28,14 @@ pub mod tokenizer;
 pub mod training;
 mod weights;
 
+pub use adapter::{Adapter, AdapterOptions, Target};
 pub use chat::{CHATML_TEMPLATE, CHATML_TOKENS, ChatTemplate, HistoryChange, Message, Role, TurnFormat};
 pub use config::{DecoderConfig, Family, RopeScaling};
 pub use decoder::Decoder;
 pub use directory::{
-    DirectoryContents, ElementType, ModelDirectory, ShardOptions, load_directory, load_weights,
-    replace_directory, save_directory,
+    AdapterDirectory, DirectoryContents, ElementType, ModelDirectory, ShardOptions, base_of_adapter,
+    is_adapter_directory, load_adapter, load_directory, load_weights, replace_directory, save_adapter,
+    save_directory,
 };
 pub use engine::{Engine, EngineOptions, EngineTimes, FinishReason, GenerateRequest, Generation, Progress};
 pub use error::ModelError;

@@ -81,13 +81,11 @@ const SECOND_MOMENT: &str = "second_moment.";
 impl AdamW {
     /// Fresh state for parameters of this layout.
     pub fn new(options: AdamWOptions, parameters: &Parameters) -> Self {
-        let mut zeros = parameters.clone();
-        zeros.flat_mut().fill(0.0);
         Self {
             options,
             step: 0,
-            first_moment: zeros.clone(),
-            second_moment: zeros,
+            first_moment: parameters.zeroed(),
+            second_moment: parameters.zeroed(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The trained values of a decoder: named tensors in one flat buffer.
+//! The values of a decoder or of an adapter: named tensors in one flat buffer.
 //!
 //! One buffer in canonical order lets an optimiser, a norm or a digest walk everything in a fixed order without
 //! knowing of layers. Not for: packed or transposed copies, which belong to the decoder that multiplies with them.
@@ -28,11 +28,11 @@ struct Tensor {
 }
 
 impl Layout {
-    fn new(config: &DecoderConfig) -> Self {
+    fn new(shapes: Vec<(String, Vec<usize>)>) -> Self {
         let mut end = 0;
         let mut by_name = HashMap::new();
         let mut tensors = Vec::new();
-        for (index, (name, shape)) in config.parameter_shapes().into_iter().enumerate() {
+        for (index, (name, shape)) in shapes.into_iter().enumerate() {
             let start = end;
             end += shape.iter().product::<usize>();
             by_name.insert(name.clone(), index);
@@ -51,7 +51,7 @@ impl Layout {
     }
 }
 
-/// All parameters of a decoder in f32, in the order of [`DecoderConfig::parameter_shapes`].
+/// All parameters of a decoder in f32, in the order of [`DecoderConfig::parameter_shapes`], or those of an adapter.
 ///
 /// A clone shares the names and copies the values.
 #[derive(Clone, Debug)]
@@ -76,16 +76,29 @@ impl Parameters {
     ///
     /// Aborts the program, as every allocation does, where there is no memory for them.
     pub fn zeros(config: &DecoderConfig) -> Self {
-        let layout = Layout::new(config);
+        Self::of_shapes(config.parameter_shapes())
+    }
+
+    /// Tensors of these names and shapes, all values zero.
+    pub(crate) fn of_shapes(shapes: Vec<(String, Vec<usize>)>) -> Self {
+        let layout = Layout::new(shapes);
         Self {
             values: vec![0.0; layout.total()],
             layout: Arc::new(layout),
         }
     }
 
+    /// The same tensors with all values zero.
+    pub(crate) fn zeroed(&self) -> Self {
+        Self {
+            layout: Arc::clone(&self.layout),
+            values: vec![0.0; self.values.len()],
+        }
+    }
+
     /// All values zero, or [`ModelError::OutOfMemory`].
     pub(crate) fn try_zeros(config: &DecoderConfig) -> Result<Self, ModelError> {
-        let layout = Layout::new(config);
+        let layout = Layout::new(config.parameter_shapes());
         let total = layout.total();
         let mut values = Vec::new();
         values

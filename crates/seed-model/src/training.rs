@@ -6,11 +6,11 @@ use std::ops::Range;
 
 use seed_kernels::attention::KeyValueCache;
 use seed_kernels::head::token_log_probs_backward;
-use seed_kernels::norm::rms_norm_backward;
+use seed_kernels::norm::{rms_norm_backward, rms_norm_input_gradient};
 use seed_kernels::parallel;
 use seed_kernels::rotary::RotaryTable;
 
-use crate::backward::{accumulate_parameters, backward};
+use crate::backward::{Trained, accumulate_parameters, backward};
 use crate::buffers::{Part, TrainingBuffers, Workspace, ensure_caches};
 use crate::decoder::{Decoder, Slots, fill, gather_rows, packs, sequence_name};
 use crate::error::ModelError;
@@ -27,7 +27,7 @@ pub type Loss<'a> = dyn FnMut(usize, &Scores) -> ScoreGradients + 'a;
 
 impl Decoder {
     /// Scores the sequences, asks `loss` for the derivatives, in the order of the list and once for each sequence,
-    /// and adds the gradient of every parameter to `gradients`.
+    /// and adds the gradient of every trained value to `gradients`.
     ///
     /// The scores given to `loss` have the bits of [`Decoder::score`]. The bits of the gradients depend on the order
     /// of the sequences, not on how the list is split over calls. With `recompute`, a layer's activations are
@@ -35,8 +35,8 @@ impl Decoder {
     /// and memory for one layer instead of all.
     ///
     /// # Errors
-    /// Where a sequence is not valid, a score or a derivative is not finite, or `loss` returns the wrong number of
-    /// derivatives. `gradients` may then hold the share of earlier sequences: clear them.
+    /// Where a sequence is not valid, a score or a derivative is not finite, `loss` returns the wrong number of
+    /// derivatives, or `gradients` was not made for what this decoder trains. `gradients` may then hold the share of earlier sequences: clear them.
     pub fn accumulate_gradient(
         &self,
         sequences: &[TokenSequence<'_>],
@@ -46,6 +46,10 @@ impl Decoder {
         recompute: bool,
     ) -> Result<(), ModelError> {
         self.validate(sequences, temperature)?;
+        let (expected, found) = (self.trained().total(), gradients.total());
+        if found != expected {
+            return Err(ModelError::GradientCount { expected, found });
+        }
         self.training_buffers.with(|buffers| {
             for range in packs(sequences, self.pack_tokens) {
                 self.accumulate_pack(sequences, range, temperature, gradients, loss, recompute, buffers)?;
@@ -70,9 +74,11 @@ impl Decoder {
             head,
             d_scored,
             d_normed,
+            inverses,
             d_log_probs,
             d_entropies,
         } = buffers;
+        let frozen = self.adapter.is_some();
         let ranges = part_ranges(sequences, range.clone(), parallel::threads());
         if parts.len() < ranges.len() {
             parts.resize_with(ranges.len(), Part::default);
@@ -130,17 +136,33 @@ impl Decoder {
             d_entropies,
             head,
             sized(d_normed, count * width),
-            Some(gradients.get_mut(self.layout.head.weight)),
+            (!frozen).then(|| gradients.get_mut(self.layout.head.weight)),
         );
-        rms_norm_backward(
-            &scored.hidden,
-            count,
-            self.final_norm(),
-            self.config().rms_norm_epsilon,
-            d_normed,
-            sized(d_scored, count * width),
-            gradients.get_mut(self.layout.final_norm),
-        );
+        let (weight, epsilon) = (self.final_norm(), self.config().rms_norm_epsilon);
+        let d_hidden = sized(d_scored, count * width);
+        if frozen {
+            let inverses = sized(inverses, count);
+            rms_norm_input_gradient(
+                &scored.hidden,
+                count,
+                weight,
+                epsilon,
+                d_normed,
+                d_hidden,
+                inverses,
+            );
+        } else {
+            let d_weight = gradients.get_mut(self.layout.final_norm);
+            rms_norm_backward(
+                &scored.hidden,
+                count,
+                weight,
+                epsilon,
+                d_normed,
+                d_hidden,
+                d_weight,
+            );
+        }
         phase.exit();
         let _phase = tracing::debug_span!("backward").entered();
         let mut rest = d_scored.as_slice();
@@ -155,10 +177,13 @@ impl Decoder {
         }
         for layer in (0..self.config().layers).rev() {
             parallel::for_each_mut(parts, |_, part| pass.backward(layer, part));
-            let layout = &self.layout.layers[layer];
-            accumulate_parameters(layout, layer, parts, recompute, gradients);
+            let trained = match &self.adapter {
+                Some(adapter) => Trained::Adapter(&adapter.layout[layer]),
+                None => Trained::Layer(&self.layout.layers[layer]),
+            };
+            accumulate_parameters(&trained, layer, parts, recompute, gradients);
         }
-        for part in &*parts {
+        for part in parts.iter().filter(|_| !frozen) {
             gradients.add_embedded(self.layout.embedding, &part.pack.tokens, &part.derivative);
         }
         Ok(())
@@ -257,6 +282,10 @@ impl Pass<'_> {
         backward(
             &self.decoder.layer_context(layer, self.rotary, pack),
             &self.decoder.transposed().layers[layer],
+            self.decoder
+                .adapter
+                .as_ref()
+                .map(|weights| weights.backward(layer)),
             caches,
             self.slots().of(layer),
             if self.recompute {

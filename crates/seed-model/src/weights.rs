@@ -5,6 +5,7 @@
 use seed_kernels::matmul::PackedMatrix;
 use std::collections::BTreeMap;
 
+use crate::adapter::Target;
 use crate::config::DecoderConfig;
 use crate::error::ModelError;
 use crate::parameters::Parameters;
@@ -32,6 +33,20 @@ pub(crate) struct LayerLayout {
     pub(crate) gate: Linear,
     pub(crate) up: Linear,
     pub(crate) down: Linear,
+}
+
+impl LayerLayout {
+    pub(crate) fn linear(&self, target: Target) -> &Linear {
+        match target {
+            Target::Query => &self.query,
+            Target::Key => &self.key,
+            Target::Value => &self.value,
+            Target::Output => &self.output,
+            Target::Gate => &self.gate,
+            Target::Up => &self.up,
+            Target::Down => &self.down,
+        }
+    }
 }
 
 /// Indices of a decoder's parameters.
@@ -144,6 +159,18 @@ pub(crate) struct PackedLayer {
 }
 
 impl PackedLayer {
+    pub(crate) fn matrix(&self, target: Target) -> &PackedMatrix {
+        match target {
+            Target::Query => &self.query,
+            Target::Key => &self.key,
+            Target::Value => &self.value,
+            Target::Output => &self.output,
+            Target::Gate => &self.gate,
+            Target::Up => &self.up,
+            Target::Down => &self.down,
+        }
+    }
+
     /// Each matrix with where it comes from.
     fn matrices<'a>(&'a mut self, layout: &'a LayerLayout) -> [(&'a mut PackedMatrix, &'a Linear); 7] {
         [

@@ -14,8 +14,8 @@ use fs_err as fs;
 use half::{bf16, f16};
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
-use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
-use serde_json::json;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::{Value, json};
 
 use super::{ShardOptions, broken, refuse_non_finite, write_file};
 use crate::error::ModelError;
@@ -114,6 +114,8 @@ pub(super) struct Shard {
     data_start: u64,
     /// In the order of their bytes.
     tensors: Vec<(String, TensorInfo)>,
+    /// Free-form texts.
+    metadata: BTreeMap<String, String>,
 }
 
 impl Shard {
@@ -144,7 +146,7 @@ impl Shard {
         // Bounded by both checks above.
         let mut header = vec![0; length as usize];
         file.read_exact(&mut header)?;
-        let Header(mut tensors) = serde_json::from_slice(&header)
+        let Header(mut tensors, free_form) = serde_json::from_slice(&header)
             .map_err(|error| broken(format!("its header cannot be read ({error})")))?;
         tensors.sort_by_key(|(_, info)| info.data_offsets);
         let metadata = Metadata::new(None, tensors.clone())
@@ -161,6 +163,7 @@ impl Shard {
             file,
             data_start: PREFIX + length,
             tensors,
+            metadata: free_form,
         })
     }
 
@@ -170,6 +173,11 @@ impl Shard {
 
     pub(super) fn tensors(&self) -> &[(String, TensorInfo)] {
         &self.tensors
+    }
+
+    /// The free-form text under `key`.
+    pub(super) fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).map(String::as_str)
     }
 
     /// How the values of a tensor of this file are written, where that is read.
@@ -211,23 +219,32 @@ fn invariant(error: &SafeTensorError) -> String {
     }
 }
 
-/// A header without its free-form metadata. Unlike a map type it refuses a name that occurs twice.
-struct Header(Vec<(String, TensorInfo)>);
+/// A header: tensors, and free-form texts. Unlike a map type it refuses a name that occurs twice.
+struct Header(Vec<(String, TensorInfo)>, BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Header {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Entries(entries) = Entries::<HeaderEntry>::deserialize(deserializer)?;
-        let tensors = entries.into_iter().filter_map(|(name, entry)| match entry {
-            HeaderEntry::Tensor(info) => Some((name, info)),
-            HeaderEntry::Metadata => None,
-        });
-        Ok(Self(tensors.collect()))
+        let mut header = Self(Vec::new(), BTreeMap::new());
+        for (name, entry) in entries {
+            match entry {
+                HeaderEntry::Tensor(info) => header.0.push((name, info)),
+                HeaderEntry::Metadata(Value::Object(entries)) => header.1.extend(
+                    entries
+                        .into_iter()
+                        .filter_map(|(key, value)| Some((key, value.as_str()?.to_owned()))),
+                ),
+                // Nothing in it decides whether the tensors can be read.
+                HeaderEntry::Metadata(_) => {}
+            }
+        }
+        Ok(header)
     }
 }
 
 enum HeaderEntry {
     Tensor(TensorInfo),
-    Metadata,
+    Metadata(Value),
 }
 
 /// How a value is read depends on its key.
@@ -238,8 +255,7 @@ trait Entry<'de>: Sized {
 impl<'de> Entry<'de> for HeaderEntry {
     fn read<A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Self, A::Error> {
         if key == "__metadata__" {
-            map.next_value::<IgnoredAny>()?;
-            Ok(Self::Metadata)
+            map.next_value().map(Self::Metadata)
         } else {
             map.next_value().map(Self::Tensor)
         }
@@ -308,12 +324,17 @@ pub(super) fn write(
         }
     }
     if let [only] = shards.as_slice() {
-        return write_shard(&directory.join("model.safetensors"), only, options.element_type);
+        return write_shard(
+            &directory.join("model.safetensors"),
+            only,
+            options.element_type,
+            &[],
+        );
     }
     let mut weight_map = BTreeMap::new();
     for (number, shard) in shards.iter().enumerate() {
         let name = format!("model-{:05}-of-{:05}.safetensors", number + 1, shards.len());
-        write_shard(&directory.join(&name), shard, options.element_type)?;
+        write_shard(&directory.join(&name), shard, options.element_type, &[])?;
         weight_map.extend(shard.iter().map(|parameter| (parameter.name, name.clone())));
     }
     let total: u64 = parameters.iter().map(|parameter| bytes(&parameter)).sum();
@@ -326,7 +347,13 @@ pub(super) fn write(
     })
 }
 
-fn write_shard(path: &Path, tensors: &[Parameter<'_>], element_type: ElementType) -> Result<(), ModelError> {
+/// Writes tensors as one file; `texts` go to its free-form metadata.
+pub(super) fn write_shard(
+    path: &Path,
+    tensors: &[Parameter<'_>],
+    element_type: ElementType,
+    texts: &[(&str, &str)],
+) -> Result<(), ModelError> {
     let mut end = 0;
     let infos = tensors
         .iter()
@@ -342,7 +369,11 @@ fn write_shard(path: &Path, tensors: &[Parameter<'_>], element_type: ElementType
         })
         .collect();
     // Transformers refuses weights that do not name their framework.
-    let free_form = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let free_form: HashMap<String, String> = [("format", "pt")]
+        .iter()
+        .chain(texts)
+        .map(|&(key, text)| (key.to_owned(), text.to_owned()))
+        .collect();
     let metadata = Metadata::new(Some(free_form), infos).map_err(|error| {
         broken(
             path,

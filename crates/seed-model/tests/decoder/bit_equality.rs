@@ -10,7 +10,9 @@ use seed_model::sequence::{Scores, TokenSequence};
 use seed_model::sequence_state::SequenceState;
 use seed_random::{Draw, RandomKey};
 
-use crate::support::{bits, decoder, derivatives, options, positions, request, tokens, with_threads};
+use crate::support::{
+    adapted, bits, decoder, derivatives, options, positions, request, tokens, with_threads,
+};
 
 /// A conversation's ids, the positions it generated, and their log-probs as they were recorded.
 #[derive(Debug, PartialEq)]
@@ -94,6 +96,15 @@ fn families() -> impl Strategy<Value = Family> {
     prop::sample::select(Family::ALL.to_vec())
 }
 
+fn any_decoder(family: Family, tied: bool, seed: u64, with_adapter: bool) -> Decoder {
+    let decoder = decoder(family, tied, seed);
+    if with_adapter {
+        adapted(decoder, seed)
+    } else {
+        decoder
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -108,8 +119,9 @@ proptest! {
         pack_tokens in 1usize..100,
         greedy: bool,
         filtered: bool,
+        with_adapter: bool,
     ) {
-        let decoder = decoder(family, tied, seed);
+        let decoder = any_decoder(family, tied, seed, with_adapter);
         let key = RandomKey::new(seed).with("purpose", 9);
         let sampling = Sampling {
             temperature: if greedy { 0.0 } else { 0.8 },
@@ -132,7 +144,7 @@ proptest! {
 
             let mut seen = Vec::new();
             with_threads(threads, || {
-                let mut gradients = Gradients::zeros(packed.config());
+                let mut gradients = Gradients::of(&packed);
                 packed.accumulate_gradient(&sequences, temperature, &mut gradients, &mut |index, scores| {
                     seen.push(scores.clone());
                     derivatives(index, scores)
@@ -153,8 +165,9 @@ proptest! {
         seed: u64,
         count in 1usize..8,
         pack_tokens in 1usize..120,
+        with_adapter: bool,
     ) {
-        let decoder = decoder(family, tied, seed);
+        let decoder = any_decoder(family, tied, seed, with_adapter);
         let mut generator = RandomKey::new(seed).with("purpose", 3).generator();
         let lists: Vec<(Vec<u32>, Vec<u32>)> = (0..count)
             .map(|_| {
@@ -179,7 +192,7 @@ proptest! {
 
 /// Bits of the gradients accumulated over calls which end at `cuts`.
 fn gradient(decoder: &Decoder, sequences: &[TokenSequence<'_>], cuts: &[usize], recompute: bool) -> Vec<u32> {
-    let mut gradients = Gradients::zeros(decoder.config());
+    let mut gradients = Gradients::of(decoder);
     let mut start = 0;
     for &end in cuts {
         decoder

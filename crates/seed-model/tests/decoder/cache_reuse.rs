@@ -12,7 +12,7 @@ use seed_model::sequence::TokenSequence;
 use seed_model::sequence_state::SequenceState;
 use seed_random::RandomKey;
 
-use crate::support::{bits, decoder, options, request, tokens, with_threads};
+use crate::support::{adapted, bits, decoder, options, request, tokens, with_threads};
 
 /// Room left in a model of 128 positions for what a response may add.
 const LONGEST: usize = 90;
@@ -75,8 +75,12 @@ proptest! {
         max_active in 1usize..5,
         prefill_chunk in 1usize..30,
         threads in prop::sample::select(vec![1usize, 2, 3, 5]),
+        with_adapter: bool,
     ) {
-        let decoder = decoder(family, tied, seed);
+        let mut decoder = decoder(family, tied, seed);
+        if with_adapter {
+            decoder = adapted(decoder, seed);
+        }
         let key = RandomKey::new(seed);
         let mut generator = key.generator();
         with_threads(threads, || -> Result<(), TestCaseError> {

@@ -14,13 +14,13 @@ use crate::support::{largest_difference, norm};
 /// Temperature of the scores and of the weighted loss.
 const TEMPERATURE: f32 = 0.7;
 
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name)
 }
 
-fn floats(tensors: &SafeTensors<'_>, name: &str) -> Vec<f32> {
+pub(crate) fn floats(tensors: &SafeTensors<'_>, name: &str) -> Vec<f32> {
     let view = tensors.tensor(name).unwrap();
     assert_eq!(view.dtype(), Dtype::F32, "{name}");
     view.data()
@@ -31,7 +31,7 @@ fn floats(tensors: &SafeTensors<'_>, name: &str) -> Vec<f32> {
         .collect()
 }
 
-fn ids(tensors: &SafeTensors<'_>, name: &str) -> Vec<u32> {
+pub(crate) fn ids(tensors: &SafeTensors<'_>, name: &str) -> Vec<u32> {
     let view = tensors.tensor(name).unwrap();
     assert_eq!(view.dtype(), Dtype::I64, "{name}");
     view.data()
@@ -43,7 +43,7 @@ fn ids(tensors: &SafeTensors<'_>, name: &str) -> Vec<u32> {
 }
 
 /// The decoder configured in one folder with the weights of another.
-fn decoder(configuration: &str, weights: &str) -> Decoder {
+pub(crate) fn decoder(configuration: &str, weights: &str) -> Decoder {
     let text = fs_err::read_to_string(folder(configuration).join("config.json")).unwrap();
     let config = DecoderConfig::from_json(&text).unwrap();
     let mut parameters = Parameters::zeros(&config);

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
+mod adapter;
 mod bit_equality;
 mod cache_reuse;
 mod composed;

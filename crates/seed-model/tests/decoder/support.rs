@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use seed_model::adapter::{Adapter, AdapterOptions, Target};
 use seed_model::config::{DecoderConfig, Family, RopeScaling};
 use seed_model::decoder::Decoder;
 use seed_model::engine::{EngineOptions, GenerateRequest};
@@ -55,6 +56,33 @@ pub(crate) fn decoder_of(config: DecoderConfig, seed: u64) -> Decoder {
         }
     }
     Decoder::new(config, parameters).unwrap()
+}
+
+/// An adapter of random values beside a random choice of the decoder's matrices.
+pub(crate) fn adapted(decoder: Decoder, seed: u64) -> Decoder {
+    let key = RandomKey::new(seed).with_text("purpose", "adapter");
+    let mut generator = key.generator();
+    let mut targets: Vec<Target> = Target::ALL
+        .into_iter()
+        .filter(|_| generator.below(3) > 0)
+        .collect();
+    if targets.is_empty() {
+        targets.push(Target::ALL[generator.below(7)]);
+    }
+    let options = AdapterOptions {
+        targets,
+        rank: 1 + generator.below(20),
+        alpha: 0.5 + 3.0 * generator.unit(),
+        rank_stabilised: generator.below(2) == 0,
+    };
+    let adapter = Adapter::initialise(options, decoder.config(), key).unwrap();
+    let mut decoder = decoder.with_adapter(adapter).unwrap();
+    decoder.update(|parameters| {
+        for value in parameters.flat_mut() {
+            *value += 0.6 * (generator.unit() as f32 - 0.5);
+        }
+    });
+    decoder
 }
 
 pub(crate) fn tokens(generator: &mut impl Rng, length: usize) -> Vec<u32> {

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 #![expect(clippy::print_stdout, reason = "a skipped test says so")]
 
+mod adapter;
 mod export;
 mod faults;
 mod golden;

@@ -106,6 +106,14 @@ pub enum TrainError {
         /// The place.
         path: PathBuf,
     },
+    /// An adapter and the settings or the base do not fit together.
+    #[error("`{}`: {problem}", path.display())]
+    Adapter {
+        /// The adapter's folder.
+        path: PathBuf,
+        /// What is in the way, and what to do.
+        problem: String,
+    },
     /// A recorded log-prob is not the policy's; the weights are those before the iteration.
     #[error(transparent)]
     SelfCheck(#[from] Box<crate::trainer::LogProbMismatch>),

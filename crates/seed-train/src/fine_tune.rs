@@ -263,8 +263,8 @@ impl FineTuner {
             max_norm: section.gradient_clip,
         };
         Self {
-            optimiser: AdamW::new(options, policy.decoder.parameters()),
-            gradients: Gradients::zeros(policy.decoder.config()),
+            optimiser: AdamW::new(options, policy.decoder.trained()),
+            gradients: Gradients::of(&policy.decoder),
             schedule: learning_rate(
                 section.learning_rate,
                 section.schedule,

@@ -1,18 +1,19 @@
-//! A policy: weights with everything needed to talk to them.
+//! A policy: weights with everything needed to talk to them, and what of them is trained.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use seed_model::{
-    CHATML_TEMPLATE, CHATML_TOKENS, ChatTemplate, Decoder, DecoderConfig, DirectoryContents, Family,
-    ModelDirectory, ModelError, Parameters, RopeScaling, ShardOptions, Tokenizer, TurnFormat,
-    gguf_configuration, load_directory, load_gguf, save_directory, train_byte_level_bpe,
+    Adapter, AdapterOptions, CHATML_TEMPLATE, CHATML_TOKENS, ChatTemplate, Decoder, DecoderConfig,
+    DirectoryContents, Family, ModelDirectory, ModelError, Parameters, RopeScaling, ShardOptions, Target,
+    Tokenizer, TurnFormat, base_of_adapter, gguf_configuration, is_adapter_directory, load_adapter,
+    load_directory, load_gguf, save_adapter, save_directory, train_byte_level_bpe,
 };
 use seed_random::RandomKey;
 use seed_rollout::Conversation;
 
 use crate::TrainError;
-use crate::config::{self, InitialiseSection, ModelShape};
+use crate::config::{self, AdapterSection, InitialiseSection, ModelShape};
 use crate::embedded;
 use crate::examples::ExampleRecord;
 
@@ -29,14 +30,37 @@ pub struct Policy {
     /// Ids that end a response, increasing.
     pub end_tokens: Arc<[u32]>,
     end_of_turn: u32,
+    /// Where the weights were read from; those of the base, where there is an adapter.
+    source: PathBuf,
+    /// Digest of the decoder's own parameters, once an adapter needed it: they are frozen from then on.
+    base_digest: OnceLock<String>,
 }
 
 impl Policy {
-    /// Reads a model as [`read_model`] does.
+    /// Reads a Hugging Face directory, a file whose name ends in `.gguf`, or an adapter's directory in PEFT's layout together
+    /// with the base that it names; `embedded:household-tiny` is the small policy inside the program.
     ///
     /// # Errors
-    /// As [`read_model`], and when the model has no usable chat template.
+    /// When a file is missing or broken (the error names it), the model has no usable chat template, or the base is not the
+    /// adapter's.
     pub fn load(path: &Path, thinking: bool) -> Result<Self, TrainError> {
+        if !is_adapter_directory(path) {
+            return Self::load_base(path, thinking);
+        }
+        Self::load_beside(path, &find_base(path)?, thinking)
+    }
+
+    /// Reads an adapter's directory and the base to put it beside, wherever that is.
+    ///
+    /// # Errors
+    /// As [`Policy::load`].
+    pub fn load_beside(adapter: &Path, base: &Path, thinking: bool) -> Result<Self, TrainError> {
+        let mut policy = Self::load_base(base, thinking)?;
+        policy.load_adapter(adapter)?;
+        Ok(policy)
+    }
+
+    fn load_base(path: &Path, thinking: bool) -> Result<Self, TrainError> {
         Self::from_directory(read_model(path)?, path, thinking)
     }
 
@@ -61,7 +85,74 @@ impl Policy {
             chat,
             end_tokens: directory.end_tokens.into(),
             end_of_turn,
+            source: path.to_owned(),
+            base_digest: OnceLock::new(),
         })
+    }
+
+    /// Puts the adapter of a folder beside the weights, in place of any other.
+    fn load_adapter(&mut self, folder: &Path) -> Result<(), TrainError> {
+        let read = load_adapter(folder, self.decoder.config())?;
+        read.check_base(folder, self.base_digest())?;
+        self.decoder = self.decoder.clone().with_adapter(read.adapter)?;
+        Ok(())
+    }
+
+    fn base_digest(&self) -> &str {
+        self.base_digest
+            .get_or_init(|| self.decoder.parameters().digest().to_hex().to_string())
+    }
+
+    /// Makes the policy one that trains what `section` says: an adapter, fresh from `key` unless the policy was loaded with
+    /// one, or all its weights.
+    ///
+    /// # Errors
+    /// [`TrainError::Adapter`] where the policy was loaded with an adapter that is not the section's.
+    pub fn prepare(
+        &mut self,
+        section: &AdapterSection,
+        key: RandomKey,
+        path: &Path,
+    ) -> Result<(), TrainError> {
+        let refused = |problem: String| {
+            Err(TrainError::Adapter {
+                path: path.to_owned(),
+                problem,
+            })
+        };
+        let wanted = adapter_options(section).validated()?;
+        match (section.enabled, self.decoder.adapter()) {
+            (false, Some(_)) => refused(
+                "it holds an adapter: train it further with `adapter.enabled = true`, or merge it with `seed merge` first"
+                    .to_owned(),
+            ),
+            (true, Some(adapter)) if *adapter.options() != wanted => refused(format!(
+                "it has {}, `[adapter]` asks for {}",
+                describe(adapter.options()),
+                describe(&wanted)
+            )),
+            (true, Some(_)) | (false, None) => Ok(()),
+            (true, None) => {
+                let key = key.with_text("purpose", "adapter");
+                let adapter = Adapter::initialise(wanted, self.decoder.config(), key)?;
+                self.decoder = self.decoder.clone().with_adapter(adapter)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts back what [`Policy::save`] wrote: the adapter where the policy has one, else all weights.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or holds an adapter of another base.
+    pub fn restore(&mut self, folder: &Path, pack_tokens: usize) -> Result<(), TrainError> {
+        if self.decoder.adapter().is_some() {
+            self.load_adapter(folder)?;
+        } else {
+            self.decoder = Self::load_base(folder, false)?.decoder;
+        }
+        self.decoder = self.decoder.clone().with_pack_tokens(pack_tokens);
+        Ok(())
     }
 
     /// A policy with random weights and a tokenizer made from the examples' texts.
@@ -109,21 +200,55 @@ impl Policy {
         Self::from_directory(directory, Path::new("the initialised model"), false)
     }
 
+    /// The sizes that memory estimates need; without the adapter.
+    pub fn shape(&self) -> ModelShape {
+        shape_of(self.decoder.config())
+    }
+
     /// The id with which the model ends its turn.
     pub fn end_of_turn(&self) -> u32 {
         self.end_of_turn
     }
 
-    /// Writes a Hugging Face directory, which must not exist.
+    /// Writes a directory, which must not exist: in PEFT's layout where the policy has an adapter, else a Hugging Face
+    /// directory.
     ///
     /// # Errors
     /// When the directory exists or cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
+        if let Some(adapter) = self.decoder.adapter() {
+            // Readers elsewhere look for the base from where they stand.
+            let base = if embedded::find(&self.source).is_some() {
+                self.source.clone()
+            } else {
+                std::path::absolute(&self.source)?
+            };
+            return save_adapter(path, adapter, &base.to_string_lossy(), self.base_digest());
+        }
+        self.save_weights(path, self.decoder.parameters())
+    }
+
+    /// Writes the base with the adapter merged into its matrices as a Hugging Face directory, which must not exist.
+    ///
+    /// # Errors
+    /// [`TrainError::Adapter`] where the policy has no adapter; or the directory exists or cannot be written.
+    pub fn save_merged(&self, path: &Path) -> Result<(), TrainError> {
+        let Some(adapter) = self.decoder.adapter() else {
+            return Err(TrainError::Adapter {
+                path: self.source.clone(),
+                problem: "it is a model without an adapter: there is nothing to merge".to_owned(),
+            });
+        };
+        let merged = adapter.merged(self.decoder.config(), self.decoder.parameters())?;
+        Ok(self.save_weights(path, &merged)?)
+    }
+
+    fn save_weights(&self, path: &Path, parameters: &Parameters) -> Result<(), ModelError> {
         save_directory(
             path,
             DirectoryContents {
                 config: self.decoder.config(),
-                parameters: self.decoder.parameters(),
+                parameters,
                 tokenizer: &self.tokenizer,
                 chat: Some(&self.chat),
                 end_tokens: &self.end_tokens,
@@ -132,7 +257,7 @@ impl Policy {
         )
     }
 
-    /// Writes a Hugging Face directory in place of an empty folder.
+    /// As [`Policy::save`], in place of an empty folder.
     ///
     /// # Errors
     /// When the folder is not empty or cannot be written.
@@ -160,16 +285,27 @@ pub fn read_model(path: &Path) -> Result<ModelDirectory, TrainError> {
 /// # Errors
 /// When the model's configuration cannot be read.
 pub fn shape(path: &Path) -> Result<ModelShape, TrainError> {
+    let base;
+    let path = if is_adapter_directory(path) {
+        base = find_base(path)?;
+        base.as_path()
+    } else {
+        path
+    };
     let config = match embedded::find(path) {
         Some(embedded) => load_config(embedded.unpack()?.path())?,
         None => load_config(path)?,
     };
+    Ok(shape_of(&config))
+}
+
+fn shape_of(config: &DecoderConfig) -> ModelShape {
     let parameters: usize = config
         .parameter_shapes()
         .iter()
         .map(|(_, shape)| shape.iter().product::<usize>())
         .sum();
-    Ok(ModelShape {
+    ModelShape {
         parameters: parameters as u64,
         layers: config.layers as u64,
         hidden_size: config.hidden_size as u64,
@@ -177,7 +313,63 @@ pub fn shape(path: &Path) -> Result<ModelShape, TrainError> {
         query_width: (config.query_heads * config.head_dim) as u64,
         key_value_width: (config.key_value_heads * config.head_dim) as u64,
         vocabulary_size: config.vocabulary_size as u64,
-    })
+    }
+}
+
+/// Where the base of the adapter in `folder` is: as named, or beside the folder.
+fn find_base(folder: &Path) -> Result<PathBuf, TrainError> {
+    let named = PathBuf::from(base_of_adapter(folder)?);
+    let is_model = |path: &Path| path.is_dir() || (is_gguf(path) && path.is_file());
+    if embedded::find(&named).is_some() || is_model(&named) {
+        return Ok(named);
+    }
+    let beside = folder.parent().map(|parent| parent.join(&named));
+    match beside.filter(|beside| is_model(beside)) {
+        Some(beside) => Ok(beside),
+        None => Err(TrainError::Adapter {
+            path: folder.to_owned(),
+            problem: format!(
+                "its base `{}` is no model here: fetch it and write the place as `base_model_name_or_path` into \
+                 adapter_config.json",
+                named.display()
+            ),
+        }),
+    }
+}
+
+fn adapter_options(section: &AdapterSection) -> AdapterOptions {
+    AdapterOptions {
+        targets: section.targets.iter().map(|&target| target.into()).collect(),
+        rank: section.rank,
+        alpha: section.alpha,
+        rank_stabilised: section.rank_stabilised,
+    }
+}
+
+impl From<config::AdapterTarget> for Target {
+    fn from(target: config::AdapterTarget) -> Self {
+        use config::AdapterTarget;
+        match target {
+            AdapterTarget::Query => Self::Query,
+            AdapterTarget::Key => Self::Key,
+            AdapterTarget::Value => Self::Value,
+            AdapterTarget::Output => Self::Output,
+            AdapterTarget::Gate => Self::Gate,
+            AdapterTarget::Up => Self::Up,
+            AdapterTarget::Down => Self::Down,
+        }
+    }
+}
+
+fn describe(options: &AdapterOptions) -> String {
+    let targets: Vec<&str> = options.targets.iter().map(|target| target.name()).collect();
+    format!(
+        "rank {}, alpha {}, rank_stabilised {}, targets {}",
+        options.rank,
+        options.alpha,
+        options.rank_stabilised,
+        targets.join(" ")
+    )
 }
 
 fn is_gguf(path: &Path) -> bool {

@@ -7,15 +7,17 @@ use std::path::Path;
 
 use seed_model::AdamW;
 use seed_model::optimiser::StateTensor;
-use seed_run::{Checkpoint, CheckpointDraft, NamedTensor, Rejected, RunDirectory, TensorView};
+use seed_run::{
+    Checkpoint, CheckpointDraft, NamedTensor, Rejected, RunDirectory, TensorView, process_memory,
+};
 
 use crate::TrainError;
-use crate::config::{Document, Effect, Loaded, differences};
+use crate::config::{Document, Effect, Loaded, MemoryEstimate, bytes, differences};
 use crate::events::{Event, Observer};
 
 /// A checkpoint's counters.
 pub(crate) const STATE: &str = "state.json";
-/// A checkpoint's model, as a Hugging Face folder.
+/// A checkpoint's model, as a Hugging Face folder or, where an adapter is trained, the adapter alone in PEFT's layout.
 pub(crate) const MODEL: &str = "model";
 const OPTIMISER: &str = "optimiser.safetensors";
 
@@ -88,5 +90,18 @@ pub(crate) fn report_rejected(rejected: &[Rejected], observer: &mut dyn Observer
     for Rejected { directory, fault } in rejected {
         let text = format!("passed over the checkpoint `{}`: {fault}", directory.display());
         observer.event(&Event::Warning { text });
+    }
+}
+
+/// Puts the memory that a run took beside what its configuration let expect.
+pub(crate) fn report_memory(planned: MemoryEstimate, observer: &mut dyn Observer) {
+    if let Some((_, highest)) = process_memory() {
+        observer.event(&Event::Note {
+            text: format!(
+                "memory at its highest: {}; planned: {}",
+                bytes(highest),
+                bytes(planned.peak())
+            ),
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! `seed sft`: fine-tuning in a run directory, with checkpoints that a killed run continues from.
 //!
-//! The result lies in `model/` of the run directory as a Hugging Face folder.
+//! The result lies in `model/` of the run directory as a Hugging Face folder, an adapter in PEFT's layout.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,14 @@ use seed_run::{
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
-use crate::config::{Selection, SftConfig, SftSection, to_toml};
+use crate::config::{Selection, SftConfig, SftSection, bytes, to_toml};
 use crate::events::{Event, Observer, Phase};
 use crate::examples::{ExampleRecord, read_examples};
 use crate::fine_tune::{ExampleSet, FineTuner, Loss, UpdateOutput};
 use crate::policy::Policy;
-use crate::resuming::{MODEL, STATE, open_run, report_rejected, restore_optimiser, write_optimiser};
+use crate::resuming::{
+    MODEL, STATE, open_run, report_memory, report_rejected, restore_optimiser, write_optimiser,
+};
 use crate::train::{Start, naming};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +72,7 @@ pub fn sft(
         Start::New => None,
         Start::Resume => Some(open_run(&config.run.directory, config)?),
     };
-    let policy = if config.initialise.enabled {
+    let mut policy = if config.initialise.enabled {
         observer.event(&Event::Note {
             text: format!(
                 "making a tokenizer of {} tokens from the examples",
@@ -81,6 +83,7 @@ pub fn sft(
     } else {
         Policy::load(&config.model.path, config.model.thinking)?
     };
+    policy.prepare(&config.adapter, key, &config.model.path)?;
     let set = ExampleSet::new(&records, validation.as_deref(), &policy, &config.sft, key)?;
     drop(records);
     if set.dropped > 0 {
@@ -91,6 +94,16 @@ pub fn sft(
             ),
         });
     }
+    let planned = config.memory(policy.shape());
+    observer.event(&Event::Note {
+        text: format!(
+            "memory planned: weights {}, gradient and optimiser {}, passes over a micro-batch {}; {} in all",
+            bytes(planned.weights),
+            bytes(planned.training_state),
+            bytes(planned.activations),
+            bytes(planned.peak())
+        ),
+    });
     let mut tuner = FineTuner::new(
         policy,
         set,
@@ -137,7 +150,7 @@ pub fn sft(
             resume_after: saved,
         },
     )?;
-    Session {
+    let summary = Session {
         config,
         run,
         store,
@@ -147,7 +160,9 @@ pub fn sft(
         best,
         saved,
     }
-    .run(stop, observer)
+    .run(stop, observer)?;
+    report_memory(planned, observer);
+    Ok(summary)
 }
 
 /// Sizes and digests of the files of examples.
@@ -232,7 +247,10 @@ impl Session<'_> {
             && let Some((update, _)) = self.best
         {
             let checkpoint = self.store.load(update)?;
-            self.tuner.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), false)?.decoder;
+            self.tuner.policy.restore(
+                &checkpoint.directory().join(MODEL),
+                self.config.sft.micro_batch_tokens,
+            )?;
             validation = Some(self.tuner.validate()?);
         }
         let validation = match validation {
@@ -318,9 +336,9 @@ fn restore(
             differences: changed.join("; "),
         });
     }
-    tuner.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), false)?
-        .decoder
-        .with_pack_tokens(pack_tokens);
+    tuner
+        .policy
+        .restore(&checkpoint.directory().join(MODEL), pack_tokens)?;
     restore_optimiser(checkpoint, &mut tuner.optimiser, state.optimiser_steps)?;
     tuner.seek(state.update);
     Ok(state)

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seed_env::World;
+use seed_random::RandomKey;
 use seed_run::metrics::{MetricNaming, read_records};
 use seed_run::{
     Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, Retention, RunDirectory,
@@ -22,7 +23,9 @@ use crate::config::{self, TrainConfig, to_toml};
 use crate::events::{Event, Observer};
 use crate::policy::Policy;
 use crate::prompted::PanelResult;
-use crate::resuming::{MODEL, STATE, open_run, report_rejected, restore_optimiser, write_optimiser};
+use crate::resuming::{
+    MODEL, STATE, open_run, report_memory, report_rejected, restore_optimiser, write_optimiser,
+};
 use crate::trainer::{IterationOutput, Trainer};
 
 const TEACHER: &str = "teacher.safetensors";
@@ -34,7 +37,7 @@ struct State {
     episodes: u64,
     sampled_tokens: u64,
     optimiser_steps: u64,
-    /// Digest of the weights the run began with: reference and frozen teacher are read from there again.
+    /// Digest of the weights the run began with, base and adapter: reference and frozen teacher are read from there again.
     initial_weights: String,
     /// Digest of the world's tasks.
     tasks: String,
@@ -92,7 +95,11 @@ pub fn train(
         }
     };
     let mut session = Session::open(run, trainer, start, observer)?;
-    session.run(stop, observer)
+    let summary = session.run(stop, observer)?;
+    if let Some(planned) = config.derive(Some(session.trainer.policy.shape())).memory {
+        report_memory(planned, observer);
+    }
+    Ok(summary)
 }
 
 /// The trainer at the beginning of its run.
@@ -101,7 +108,12 @@ fn prepare(
     world: Arc<dyn World>,
     observer: &mut dyn Observer,
 ) -> Result<Trainer, TrainError> {
-    let policy = Policy::load(&config.model.path, config.model.thinking)?;
+    let mut policy = Policy::load(&config.model.path, config.model.thinking)?;
+    policy.prepare(
+        &config.adapter,
+        RandomKey::new(config.run.seed),
+        &config.model.path,
+    )?;
     if config.world.context == config::Context::Transcript {
         for change in policy.conversation.history_changes() {
             let text = format!(
@@ -135,7 +147,7 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Self, TrainError> {
         let store = run.checkpoints()?;
-        let initial_weights = trainer.policy.decoder.parameters().digest().to_hex().to_string();
+        let initial_weights = trainer.policy.decoder.digest().to_hex().to_string();
         let tasks = trainer.world().digest();
         let mut best = None;
         let mut saved = None;
@@ -296,7 +308,7 @@ impl Session {
             && let Some(teacher) = &self.trainer.teacher
         {
             let tensors: Vec<TensorView<'_>> = teacher
-                .parameters()
+                .trained()
                 .iter()
                 .map(|tensor| TensorView {
                     name: tensor.name.to_owned(),
@@ -398,10 +410,10 @@ fn restore(
             ),
         });
     }
-    let thinking = trainer.config().model.thinking;
-    trainer.policy.decoder = Policy::load(&checkpoint.directory().join(MODEL), thinking)?
-        .decoder
-        .with_pack_tokens(trainer.config().algorithm.micro_batch_tokens);
+    let pack_tokens = trainer.config().algorithm.micro_batch_tokens;
+    trainer
+        .policy
+        .restore(&checkpoint.directory().join(MODEL), pack_tokens)?;
     restore_optimiser(checkpoint, &mut trainer.optimiser, state.optimiser_steps)?;
     if trainer.config().seed.teacher.moves()
         && let Some(teacher) = &mut trainer.teacher
@@ -411,11 +423,11 @@ fn restore(
             directory: checkpoint.directory().to_owned(),
             differences: format!("`{TEACHER}` {what}"),
         };
-        if tensors.len() != teacher.parameters().len() {
+        if tensors.len() != teacher.trained().len() {
             return Err(mismatch(format!(
                 "has {} tensors, the model {}",
                 tensors.len(),
-                teacher.parameters().len()
+                teacher.trained().len()
             )));
         }
         teacher.update(|parameters| {

@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Chat(Chat),
     /// Convert a model in GGUF (llama.cpp's format) to a Hugging Face directory.
     Import(Import),
+    /// Merge an adapter into its base: a model in the Hugging Face layout that needs no adapter.
+    Merge(Merge),
     /// Put runs side by side: a table with intervals and a picture of the learning curves.
     Compare(Compare),
     /// Train a matrix of arms, bases and seeds; call it again to go on.
@@ -74,6 +76,17 @@ pub(crate) struct ConfigFile {
     /// Change a key: `--set rollout.temperature=0.7`. May be given more than once.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Merge {
+    /// The adapter's folder, in PEFT's layout.
+    pub adapter: PathBuf,
+    /// Folder to write the merged model to; must not exist.
+    pub out: PathBuf,
+    /// Folder of the base, when it is not where the adapter says.
+    #[arg(long, value_name = "DIR")]
+    pub base: Option<PathBuf>,
 }
 
 /// A trace of a training program.

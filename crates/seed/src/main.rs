@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         Command::Demonstrate(command) => commands::data::demonstrate(command, output),
         Command::Chat(command) => commands::chat::run(command, output),
         Command::Import(command) => commands::import::run(command, output),
+        Command::Merge(command) => commands::merge::run(command, output),
         Command::Compare(command) => commands::compare::run(command, output),
         Command::Study(command) => commands::study::run(command, output),
         Command::Serve(command) => commands::serve::run(command, output),

@@ -23,6 +23,7 @@ fn every_command_says_what_it_is_for() {
         "sft",
         "chat",
         "import",
+        "merge",
         "compare",
         "study",
         "study report",
@@ -607,4 +608,42 @@ fn a_policy_is_trained_and_measured_on_questions() {
             ["country", "creator", "creator_birth_year", "creator_birthplace"]
         );
     }
+}
+
+#[test]
+fn a_trained_adapter_is_merged_into_a_model() {
+    let analyst = Analyst::skilled();
+    let scratch = Scratch::new(&analyst.base_url);
+    let more = ["adapter.enabled=true", "adapter.rank=2", "algorithm.iterations=2"];
+    let more: Vec<&str> = more.iter().flat_map(|key| ["--set", key]).collect();
+    let trained = train(&scratch.config("run"), &more);
+    assert_eq!(trained.code, Some(0), "{}", trained.errors);
+    assert!(
+        trained.errors.contains("memory at its highest: "),
+        "{}",
+        trained.errors
+    );
+    let adapter = scratch.path("run/checkpoints/step-00000002/model");
+    let merge = |from: &Path, to: &str| finish(program().arg("merge").arg(from).arg(scratch.path(to)));
+    let merged = merge(&adapter, "merged");
+    assert_eq!(merged.code, Some(0), "{}", merged.errors);
+    assert_eq!(scratch.shown(&merged.output), "merged: [scratch]/merged\n");
+    let logits = |path: &Path| {
+        let policy = seed_train::policy::Policy::load(path, false).unwrap();
+        policy.decoder.logits(&[5, 6, 7, 8]).unwrap()
+    };
+    let pairs = logits(&adapter).into_iter().zip(logits(&scratch.path("merged")));
+    let difference = pairs
+        .map(|(left, right)| (left - right).abs())
+        .fold(0.0, f32::max);
+    assert!(difference <= 1e-5, "{difference}");
+    let again = merge(&adapter, "merged");
+    assert_eq!(again.code, Some(3), "{}", again.errors);
+    assert!(again.errors.contains("already exists"), "{}", again.errors);
+    let no_adapter = merge(&scratch.path("merged"), "other");
+    assert!(
+        no_adapter.errors.contains("nothing to merge"),
+        "{}",
+        no_adapter.errors
+    );
 }

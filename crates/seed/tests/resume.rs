@@ -13,8 +13,6 @@ use common::support::{assert_same_contents, contents};
 use common::{Scratch, last_lines, program, train};
 use seed_random::{Draw, RandomKey};
 
-const KILLS: usize = 25;
-
 /// All files of a run but the resolved configuration, which names the run's own directory.
 fn results(run: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
     let mut contents = contents(run);
@@ -22,11 +20,12 @@ fn results(run: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
     contents
 }
 
-fn start(config: &Path, resume: bool) -> Child {
+fn start(config: &Path, more: &[&str], resume: bool) -> Child {
     let mut command = program();
     command
         .arg("train")
         .arg(config)
+        .args(more)
         .args(resume.then_some("--resume"));
     command
         .stdout(Stdio::null())
@@ -54,23 +53,33 @@ fn is_saving(run: &Path) -> bool {
 
 #[test]
 fn killed_at_any_moment_and_resumed_it_ends_with_the_same_bytes() {
+    kill_and_resume(25, &[]);
+}
+
+#[test]
+fn killed_while_it_trains_an_adapter_it_ends_with_the_same_bytes() {
+    kill_and_resume(9, &["--set", "adapter.enabled=true", "--set", "adapter.rank=2"]);
+}
+
+/// Runs with the arguments `more`, killed `count` times altogether.
+fn kill_and_resume(count: usize, more: &[&str]) {
     let analyst = Analyst::skilled();
     let scratch = Scratch::new(&analyst.base_url);
     let begun = Instant::now();
-    let whole = train(&scratch.config("whole"), &[]);
+    let whole = train(&scratch.config("whole"), more);
     let span = begun.elapsed().as_secs_f64();
     assert_eq!(whole.code, Some(0), "{}", whole.errors);
     let expected = results(&scratch.path("whole"));
     let mut draw = RandomKey::new(2_607).generator();
     let (mut kills, mut in_saving, mut round) = (0, 0, 0);
-    while kills < KILLS {
+    while kills < count {
         round += 1;
         let name = format!("round-{round}");
         let (config, run) = (scratch.config(&name), scratch.path(&name));
         loop {
             // Killed before it was one, the folder holds no run yet.
-            let mut child = start(&config, run.join("run.json").exists());
-            if kills < KILLS {
+            let mut child = start(&config, more, run.join("run.json").exists());
+            if kills < count {
                 let at = Instant::now() + Duration::from_secs_f64(draw.unit() * span);
                 // Every third time in the middle of saving, if it comes to that.
                 let waits_for_saving = kills % 3 == 2;
@@ -78,7 +87,7 @@ fn killed_at_any_moment_and_resumed_it_ends_with_the_same_bytes() {
                     Instant::now() >= at && (!waits_for_saving || is_saving(&run))
                 });
             }
-            if kills >= KILLS || child.try_wait().unwrap().is_some() {
+            if kills >= count || child.try_wait().unwrap().is_some() {
                 let output = child.wait_with_output().unwrap();
                 assert!(
                     output.status.success(),

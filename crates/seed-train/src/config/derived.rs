@@ -3,7 +3,9 @@
 //!
 //! Counts are upper bounds where episodes may end early. Memory is an estimate from the shapes, in bytes.
 
+use super::adapter::{AdapterSection, AdapterTarget};
 use super::choices::{Analyser, Context, Teacher};
+use super::fine_tuning::SftConfig;
 use super::sections::TrainConfig;
 
 /// Bytes of one `f32`.
@@ -12,7 +14,7 @@ const F32: u64 = 4;
 /// What the estimates need to know about a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelShape {
-    /// Trained numbers.
+    /// Numbers in all its tensors.
     pub parameters: u64,
     /// Decoder layers.
     pub layers: u64,
@@ -28,14 +30,62 @@ pub struct ModelShape {
     pub vocabulary_size: u64,
 }
 
+impl ModelShape {
+    /// Numbers per token and layer that a backward pass reads: the residual stream before attention and before the
+    /// feed-forward part; queries and what attention made of them; keys and values; gate and up.
+    fn kept_numbers(&self) -> u64 {
+        2 * (self.hidden_size + self.query_width + self.key_value_width + self.intermediate_size)
+    }
+
+    /// Numbers per token that do not outlive a layer of a forward pass.
+    fn passing_numbers(&self) -> u64 {
+        4 * self.hidden_size + 2 * self.key_value_width + self.intermediate_size
+    }
+
+    /// Numbers per token that scoring works on.
+    fn scoring_numbers(&self) -> u64 {
+        self.kept_numbers() + self.passing_numbers()
+    }
+
+    /// Numbers per token that training works on. With `recompute`, a layer's are computed again from its input.
+    fn training_numbers(&self, recompute: bool) -> u64 {
+        let backward = 5 * self.hidden_size
+            + 2 * self.query_width
+            + 2 * self.key_value_width
+            + 3 * self.intermediate_size;
+        let kept = if recompute {
+            self.kept_numbers() + self.layers * self.hidden_size
+        } else {
+            self.layers * self.kept_numbers()
+        };
+        kept + self.passing_numbers() + backward
+    }
+
+    /// Numbers of an adapter beside a model of this shape; 0 where none is trained.
+    fn adapter_parameters(&self, section: &AdapterSection) -> u64 {
+        if !section.enabled {
+            return 0;
+        }
+        let sizes = |target: AdapterTarget| match target {
+            AdapterTarget::Query | AdapterTarget::Output => self.hidden_size + self.query_width,
+            AdapterTarget::Key | AdapterTarget::Value => self.hidden_size + self.key_value_width,
+            AdapterTarget::Gate | AdapterTarget::Up | AdapterTarget::Down => {
+                self.hidden_size + self.intermediate_size
+            }
+        };
+        let widths: u64 = section.targets.iter().map(|&target| sizes(target)).sum();
+        product([self.layers, section.rank as u64, widths])
+    }
+}
+
 /// Estimated memory by purpose, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEstimate {
-    /// The policy's weights, as they are and packed for products in both directions.
+    /// The policy's weights and its adapter, as they are and packed for products in both directions.
     pub weights: u64,
-    /// Frozen, moving-average and reference copies of the weights, as they are and packed for the forward direction.
+    /// Frozen, moving-average and reference copies of what is trained, as they are and packed for the forward direction.
     pub copies: u64,
-    /// The gradient and AdamW's two moments.
+    /// The gradient of what is trained and AdamW's two moments.
     pub training_state: u64,
     /// What passes over a micro-batch work on: activations kept for the backward pass, and buffers of one layer. They stay
     /// between calls.
@@ -131,31 +181,19 @@ impl TrainConfig {
 
     fn memory(&self, shape: ModelShape) -> MemoryEstimate {
         let weights = shape.parameters * F32;
+        let adapter = shape.adapter_parameters(&self.adapter) * F32;
+        let trained = if self.adapter.enabled { adapter } else { weights };
         let has_teacher = self.algorithm.name.has_teacher();
         let seed = &self.seed;
         let initial = seed.teacher == Teacher::Frozen || seed.analyser == Analyser::Frozen;
         let has_initial_copy = self.algorithm.kl_coefficient > 0.0 || (has_teacher && initial);
         let has_moving_copy = has_teacher && seed.teacher.moves();
         let copies = u64::from(has_initial_copy) + u64::from(has_moving_copy);
-        // Numbers per token and layer that the backward pass reads: the residual stream before attention and before the
-        // feed-forward part; queries and what attention made of them; keys and values; gate and up.
-        let kept =
-            2 * (shape.hidden_size + shape.query_width + shape.key_value_width + shape.intermediate_size);
-        // Numbers per token that do not outlive a layer, of the forward pass and of the backward pass.
-        let forward = 4 * shape.hidden_size + 2 * shape.key_value_width + shape.intermediate_size;
-        let backward = 5 * shape.hidden_size
-            + 2 * shape.query_width
-            + 2 * shape.key_value_width
-            + 3 * shape.intermediate_size;
-        let kept_layers = if self.model.recompute_activations {
-            1
+        // Beside an adapter, copies share the base, and those that do not move share the adapter too.
+        let held_copies = if self.adapter.enabled {
+            u64::from(has_moving_copy)
         } else {
-            shape.layers
-        };
-        let kept_inputs = if self.model.recompute_activations {
-            shape.layers * shape.hidden_size
-        } else {
-            0
+            copies
         };
         let tokens = self.algorithm.micro_batch_tokens as u64;
         let act_length = (self.rollout.max_prompt_tokens + self.rollout.max_response_tokens) as u64;
@@ -167,13 +205,14 @@ impl TrainConfig {
         };
         let active = self.rollout.max_active_sequences as u64;
         MemoryEstimate {
-            weights: 3 * weights,
-            copies: 2 * copies * weights,
-            training_state: 3 * weights,
+            weights: 3 * (weights + adapter),
+            copies: 2 * held_copies * trained,
+            training_state: 3 * trained,
             activations: product([
                 tokens,
                 // Every set of weights has buffers of its own to score with.
-                kept_layers * kept + kept_inputs + forward + backward + (copies + 1) * (kept + forward),
+                shape.training_numbers(self.model.recompute_activations)
+                    + (copies + 1) * shape.scoring_numbers(),
                 F32,
             ]),
             key_value_cache: product([
@@ -183,6 +222,26 @@ impl TrainConfig {
                 2 * shape.key_value_width,
                 F32,
             ]),
+        }
+    }
+}
+
+impl SftConfig {
+    /// Memory of a fine-tuning run of a model of this shape.
+    pub fn memory(&self, shape: ModelShape) -> MemoryEstimate {
+        let weights = shape.parameters * F32;
+        let adapter = shape.adapter_parameters(&self.adapter) * F32;
+        let trained = if self.adapter.enabled { adapter } else { weights };
+        MemoryEstimate {
+            weights: 3 * (weights + adapter),
+            copies: 0,
+            training_state: 3 * trained,
+            activations: product([
+                self.sft.micro_batch_tokens as u64,
+                shape.training_numbers(self.model.recompute_activations) + shape.scoring_numbers(),
+                F32,
+            ]),
+            key_value_cache: 0,
         }
     }
 }
@@ -266,7 +325,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// A size in MiB or GiB with one decimal.
-fn bytes(number: u64) -> String {
+pub(crate) fn bytes(number: u64) -> String {
     const MIB: f64 = 1024.0 * 1024.0;
     let mib = number as f64 / MIB;
     if mib < 1024.0 {

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use super::adapter::AdapterSection;
 use super::choices::{ExampleTruncation, Family, LearningRateSchedule, Selection};
 use super::rule::Rule::{Above, Any, AtLeast, Between, FromBelow, NotEmpty};
 use super::schema::{document, section};
@@ -97,6 +98,7 @@ document! {
     SftConfig = "fine-tuning configuration", check: validate::check_fine_tuning, {
         run: RunSection,
         model: ModelSection,
+        adapter: AdapterSection,
         sft: SftSection,
         initialise: InitialiseSection,
         checkpoint: CheckpointSection,

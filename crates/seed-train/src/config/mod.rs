@@ -6,6 +6,7 @@
 //!
 //! Not for: reading weights, opening worlds or anything else that a configuration only names.
 
+mod adapter;
 mod choices;
 mod demonstrations;
 mod derived;
@@ -22,6 +23,7 @@ mod tests;
 mod validate;
 mod value;
 
+pub use adapter::{AdapterSection, AdapterTarget};
 pub use choices::{
     Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationPrompt,
     EvaluationSplit, ExampleTruncation, FailedSearch, Family, GapZero, Gate, LearningRateSchedule,
@@ -30,6 +32,7 @@ pub use choices::{
     ShopReward, ShopSplit, SkillFrom, SkillMode, StatisticUnit, Teacher, TokenSelection, WorldName,
 };
 pub use demonstrations::{DemonstrateConfig, DemonstrationsSection};
+pub(crate) use derived::bytes;
 pub use derived::{Derived, MemoryEstimate, ModelShape};
 pub use error::ConfigError;
 pub use explain::{Explanation, explanation_text, reference_markdown};

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 
+use super::adapter::AdapterSection;
 use super::choices::{
     Aggregation, Algorithm, Analyser, AnalysisStyle, CoefficientSchedule, Context, EvaluationPrompt,
     EvaluationSplit, FailedSearch, GapZero, Gate, LearningRateSchedule, MetricNames, Normalisation,
@@ -419,6 +420,7 @@ document! {
     TrainConfig = "training configuration", check: validate::check_training, {
         run: RunSection,
         model: ModelSection,
+        adapter: AdapterSection,
         world: WorldSection,
         search: SearchSection,
         rollout: RolloutSection,

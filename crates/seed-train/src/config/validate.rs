@@ -289,6 +289,14 @@ fn warn_of_keys_without_effect(config: &TrainConfig, origins: &Origins, findings
         config.optimiser.schedule != LearningRateSchedule::Constant,
         "a falling `optimiser.schedule`",
     );
+    for key in [
+        "adapter.targets",
+        "adapter.rank",
+        "adapter.alpha",
+        "adapter.rank_stabilised",
+    ] {
+        unread(key, config.adapter.enabled, "`adapter.enabled = true`");
+    }
     let has_teacher = config.algorithm.name.has_teacher();
     for key in [
         "seed.skill_from",
@@ -407,6 +415,13 @@ pub(crate) fn check_fine_tuning(config: &SftConfig, origins: &Origins) -> Findin
             "`sft.batch_tokens = {tokens}` is below `sft.max_length = {}`: the longest example would fit no batch",
             sft.max_length
         ));
+    }
+    if initialise.enabled && config.adapter.enabled {
+        findings.errors.push(
+            "`initialise.enabled` and `adapter.enabled` are both set: an adapter needs a base to stand beside that is kept \
+             somewhere; initialise and fine-tune one first, or set `adapter.enabled = false`"
+                .to_owned(),
+        );
     }
     if initialise.enabled {
         if initialise.key_value_heads == 0

@@ -98,13 +98,20 @@ impl Trainer {
         let has_teacher = config.algorithm.name.has_teacher();
         let separate_teacher = has_teacher && config.seed.teacher != config::Teacher::Policy;
         let frozen_analyser = has_teacher && config.seed.analyser == config::Analyser::Frozen;
-        let parameters = policy.decoder.parameters();
+        // Copies share the base. A fresh adapter adds nothing, so that the base alone is the initial policy.
+        let reference = || match policy.decoder.adapter() {
+            Some(adapter) if adapter.is_neutral() => policy.decoder.without_adapter(),
+            _ => policy.decoder.clone(),
+        };
         Ok(Self {
-            reference: (config.algorithm.kl_coefficient > 0.0).then(|| policy.decoder.clone()),
+            reference: (config.algorithm.kl_coefficient > 0.0).then(reference),
             teacher: separate_teacher.then(|| policy.decoder.clone()),
             frozen_analyser: frozen_analyser.then(|| policy.decoder.clone()),
-            optimiser: AdamW::new(options::optimiser_options(&config.optimiser), parameters),
-            gradients: Gradients::zeros(policy.decoder.config()),
+            optimiser: AdamW::new(
+                options::optimiser_options(&config.optimiser),
+                policy.decoder.trained(),
+            ),
+            gradients: Gradients::of(&policy.decoder),
             learning_rate: options::learning_rate(
                 config.optimiser.learning_rate,
                 config.optimiser.schedule,
@@ -276,7 +283,7 @@ impl Trainer {
                 moving_average(teacher, &self.policy.decoder, self.config.seed.ema_decay);
             }
             config::Teacher::Periodic if iteration.is_multiple_of(self.config.seed.teacher_every as u64) => {
-                let policy = self.policy.decoder.parameters();
+                let policy = self.policy.decoder.trained();
                 teacher.update(|parameters| parameters.flat_mut().copy_from_slice(policy.flat()));
             }
             config::Teacher::Periodic | config::Teacher::Policy | config::Teacher::Frozen => {}

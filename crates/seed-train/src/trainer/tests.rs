@@ -3,6 +3,7 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+mod adapter;
 mod self_check;
 
 use seed_model::{Gradients, ScoreGradients};

@@ -112,12 +112,13 @@ pub(super) fn update(
     Ok(())
 }
 
-/// Moves `average` towards `policy`: `average = decay * average + (1 - decay) * policy`, element by element.
+/// Moves `average` towards `policy`: `average = decay * average + (1 - decay) * policy`, element by element of what is
+/// trained. Of adapters this averages both matrices, not their product.
 pub fn moving_average(average: &mut Decoder, policy: &Decoder, decay: f64) {
     let _span = tracing::debug_span!("moving_average").entered();
     let (keep, take) = (decay as f32, (1.0 - decay) as f32);
     average.update(|parameters| {
-        for (value, new) in parameters.flat_mut().iter_mut().zip(policy.parameters().flat()) {
+        for (value, new) in parameters.flat_mut().iter_mut().zip(policy.trained().flat()) {
             *value = keep * *value + take * new;
         }
     });

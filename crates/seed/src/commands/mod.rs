@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod env;
 pub(crate) mod eval;
 pub(crate) mod import;
+pub(crate) mod merge;
 pub(crate) mod retrieve;
 pub(crate) mod serve;
 pub(crate) mod study;

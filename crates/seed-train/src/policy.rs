@@ -131,7 +131,7 @@ impl Policy {
                 describe(adapter.options()),
                 describe(&wanted)
             )),
-            (true, Some(_)) | (false, None) => Ok(()),
+            (false, None) | (true, Some(_)) => Ok(()),
             (true, None) => {
                 let key = key.with_text("purpose", "adapter");
                 let adapter = Adapter::initialise(wanted, self.decoder.config(), key)?;
@@ -319,17 +319,16 @@ fn shape_of(config: &DecoderConfig) -> ModelShape {
 /// Where the base of the adapter in `folder` is: as named, or beside the folder.
 fn find_base(folder: &Path) -> Result<PathBuf, TrainError> {
     let named = PathBuf::from(base_of_adapter(folder)?);
-    let is_model = |path: &Path| path.is_dir() || (is_gguf(path) && path.is_file());
-    if embedded::find(&named).is_some() || is_model(&named) {
+    if embedded::find(&named).is_some() || named.exists() {
         return Ok(named);
     }
     let beside = folder.parent().map(|parent| parent.join(&named));
-    match beside.filter(|beside| is_model(beside)) {
+    match beside.filter(|beside| beside.exists()) {
         Some(beside) => Ok(beside),
         None => Err(TrainError::Adapter {
             path: folder.to_owned(),
             problem: format!(
-                "its base `{}` is no model here: fetch it and write the place as `base_model_name_or_path` into \
+                "its base `{}` is not here: fetch it and write its place as `base_model_name_or_path` into \
                  adapter_config.json",
                 named.display()
             ),

@@ -240,7 +240,7 @@ fn an_adapter_of_fine_tuning_is_trained_further_and_merged_once() {
     fs_err::rename(&base, runs.directory("elsewhere")).unwrap();
     let text = refusal(Policy::load(&whole, false));
     assert!(
-        text.contains("is no model here") && text.contains("base_model_name_or_path"),
+        text.contains("is not here") && text.contains("base_model_name_or_path"),
         "{text}"
     );
 }

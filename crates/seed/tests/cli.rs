@@ -482,7 +482,14 @@ fn from_demonstrations_to_a_trained_policy() {
         .collect();
     assert_eq!(
         kinds,
-        ["iteration", "evaluation", "iteration", "saved", "finished"]
+        [
+            "iteration",
+            "evaluation",
+            "iteration",
+            "saved",
+            "note",
+            "finished"
+        ]
     );
     assert_eq!(events.last().unwrap()["summary"]["episodes"], json!(12));
 }

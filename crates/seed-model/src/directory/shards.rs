@@ -4,7 +4,7 @@
 //! shape and byte range, then the bytes of all tensors without gaps. Not for: which tensors a model needs
 //! ([`super::weights`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::marker::PhantomData;
@@ -368,20 +368,25 @@ pub(super) fn write_shard(
             (tensor.name.to_owned(), info)
         })
         .collect();
-    // Transformers refuses weights that do not name their framework.
-    let free_form: HashMap<String, String> = [("format", "pt")]
-        .iter()
-        .chain(texts)
-        .map(|&(key, text)| (key.to_owned(), text.to_owned()))
-        .collect();
-    let metadata = Metadata::new(Some(free_form), infos).map_err(|error| {
+    let metadata = Metadata::new(None, infos).map_err(|error| {
         broken(
             path,
             format!("its header would contradict itself ({})", invariant(&error)),
         )
     })?;
-    let mut header = serde_json::to_vec(&metadata)
-        .map_err(|error| broken(path, format!("its header cannot be written ({error})")))?;
+    // Transformers refuses weights that do not name their framework. Sorted here: the library keeps free-form texts in a
+    // hash map, whose order changes from one file to the next.
+    let texts: BTreeMap<&str, &str> = [("format", "pt")].iter().chain(texts).copied().collect();
+    let unwritable =
+        |error: serde_json::Error| broken(path, format!("its header cannot be written ({error})"));
+    let mut header = br#"{"__metadata__":"#.to_vec();
+    serde_json::to_writer(&mut header, &texts).map_err(unwritable)?;
+    let entries = serde_json::to_vec(&metadata).map_err(unwritable)?;
+    // What follows the opening brace: the tensors, or the closing brace alone.
+    if !tensors.is_empty() {
+        header.push(b',');
+    }
+    header.extend(&entries[1..]);
     // Aligns the tensors to eight bytes, as the format asks.
     header.resize(header.len().next_multiple_of(8), b' ');
     write_file(path, |file| {

@@ -56,6 +56,10 @@ fn directories_of_peft_survive_the_way_through() {
             tensors
         };
         assert_eq!(tensors(&folder), tensors(&golden(name)), "{name}");
+        let twice = place.path().join("twice");
+        save_adapter(&twice, &read.adapter, base, "0123").unwrap();
+        let bytes = |folder: &Path| fs::read(folder.join(ADAPTER_WEIGHTS)).unwrap();
+        assert_eq!(bytes(&twice), bytes(&folder), "the same bytes every time");
         let again = load_adapter(&folder, &config).unwrap();
         assert_eq!(again.adapter.options(), read.adapter.options());
         assert_eq!(

@@ -24,6 +24,7 @@ pub mod fine_tune;
 pub mod hindsight;
 pub mod import;
 pub mod picture;
+pub mod plan;
 pub mod policy;
 pub mod prompted;
 mod resuming;

@@ -138,6 +138,9 @@ pub(crate) struct Train {
     /// Print every derived quantity and stop before the first episode.
     #[arg(long)]
     pub dry_run: bool,
+    /// Also load the model, measure it for some seconds, and print how long the run takes at most.
+    #[arg(long)]
+    pub time_plan: bool,
     #[command(flatten)]
     pub profiling: Profiling,
 }

@@ -38,7 +38,7 @@ section! {
 section! {
     /// The policy's weights and how they are run.
     ModelSection = "model" {
-        /// Hugging Face folder with config.json, safetensors and tokenizer.json.
+        /// Hugging Face folder with config.json, safetensors and tokenizer.json, or a GGUF file.
         path: PathBuf = PathBuf::from("models/household-tiny"), NotEmpty;
         /// Number format of weights and arithmetic.
         precision: Precision = Precision::F32, Any;

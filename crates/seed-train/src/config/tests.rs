@@ -264,6 +264,7 @@ fn shipped_configurations_are_valid_and_without_warnings() {
             "alfworld-qwen2.5-3b",
             "alfworld-qwen2.5-7b",
             "alfworld-qwen3-1.7b",
+            "alfworld-smollm2-135m",
             "alfworld-tiny",
             "quickstart",
             "search-qa-qwen2.5-3b",

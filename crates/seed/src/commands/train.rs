@@ -2,6 +2,7 @@
 
 use seed_run::{ExitCode, StopFlag};
 use seed_train::config::{SftConfig, TrainConfig};
+use seed_train::plan::Speeds;
 use seed_train::policy;
 use seed_train::sft as fine_tuning;
 use seed_train::train::{Start, train as run_training};
@@ -18,14 +19,22 @@ pub(crate) fn train(command: &Train, output: Output) -> Outcome {
     set_threads(config.run.threads)?;
     // A model that cannot be read is reported when it is loaded; here it only leaves out the memory estimate.
     let shape = policy::shape(&config.model.path).ok();
-    display.line(&config.derive(shape).table());
-    if command.dry_run {
+    let derived = config.derive(shape);
+    display.line(&derived.table());
+    if command.dry_run && !command.time_plan {
         return Ok(ExitCode::Success);
     }
     let stop = StopFlag::on_signals()?;
     let world = open_world(&config.world, &config.search)
         .map_err(Failure::from)?
         .world;
+    if command.time_plan {
+        let speeds = Speeds::measure(&config)?;
+        display.line(&speeds.plan(&config, &derived, &*world).table(&speeds));
+    }
+    if command.dry_run {
+        return Ok(ExitCode::Success);
+    }
     let start = if command.resume { Start::Resume } else { Start::New };
     let summary = run_training(&config, world, start, command_line(), &stop, &mut display);
     display.clear();

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Makes the policy that configs/alfworld-smollm2-135m.toml begins from: fetch, import, demonstrate, fine-tune.
+# Needs pip and ALFWorld's data (ALFWORLD_DATA). The fine-tuning takes about an hour and a half on two cores.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+seed() { cargo run --release --quiet -- "$@"; }
+recipe=configs/alfworld-smollm2-135m
+runs=runs/alfworld-smollm2-135m
+mkdir -p "$runs"
+eval "$(bash .ci/models "$runs/fetched")"
+[ -d "$runs/base" ] || seed import "$SEED_SMOLLM2" "$runs/base"
+[ -f "$runs/demonstrations.jsonl.zst" ] || seed demonstrate "$recipe/demonstrations.toml"
+seed sft "$recipe/sft.toml"

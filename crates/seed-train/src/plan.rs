@@ -15,7 +15,7 @@ use seed_random::RandomKey;
 use serde::Serialize;
 
 use crate::TrainError;
-use crate::config::{Algorithm, Analyser, Context, Derived, TrainConfig};
+use crate::config::{Context, Derived, TrainConfig};
 use crate::policy::Policy;
 
 /// Tokens of a measured sequence.
@@ -62,7 +62,12 @@ impl Speeds {
     /// # Errors
     /// When the model cannot be read, or its numbers are not finite.
     pub fn measure(config: &TrainConfig) -> Result<Self, TrainError> {
-        let policy = Policy::load(&config.model.path, config.model.thinking)?;
+        let mut policy = Policy::load(&config.model.path, config.model.thinking)?;
+        policy.prepare(
+            &config.adapter,
+            RandomKey::new(config.run.seed),
+            &config.model.path,
+        )?;
         let decoder = &policy.decoder;
         let vocabulary = decoder.config().vocabulary_size;
         let length = LENGTH.min(decoder.config().max_positions - 1);
@@ -87,7 +92,7 @@ impl Speeds {
             decoder.score(&sequences, 1.0)?;
             Ok(())
         })?;
-        let mut gradients = Gradients::zeros(decoder.config());
+        let mut gradients = Gradients::of(decoder);
         let recompute = config.model.recompute_activations;
         let training = per_second(count, || {
             decoder.accumulate_gradient(
@@ -131,7 +136,6 @@ impl Speeds {
     /// What the run takes at most at these speeds.
     pub fn plan(&self, config: &TrainConfig, derived: &Derived, world: &dyn World) -> TimePlan {
         let rollout = &config.rollout;
-        let is_seed = config.algorithm.name == Algorithm::Seed;
         let steps = config.world.max_steps as f64;
         let row_tokens = (rollout.max_prompt_tokens + rollout.max_response_tokens) as f64;
         // Of one episode. A transcript is read once, and no longer than a row; a windowed prompt is read at every step.
@@ -147,14 +151,14 @@ impl Speeds {
         };
         let episode = read / self.reading + sampled / self.decoding;
         let rows = derived.max_rows_per_iteration as f64;
-        let analysis = if config.seed.analyser == Analyser::Endpoint {
-            0.0
-        } else {
+        let analysis = if config.seed.analyser.is_own_model() {
             config.seed.max_analysis_prompt_tokens as f64 / self.reading
                 + config.seed.max_analysis_tokens as f64 / self.decoding
+        } else {
+            0.0
         };
         let mut scored = 0.0;
-        if is_seed {
+        if config.algorithm.name.has_teacher() {
             scored += row_tokens + config.seed.extra_prompt_tokens as f64;
         }
         if config.algorithm.kl_coefficient > 0.0 {
@@ -307,12 +311,15 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_measured() {
+    fn a_model_is_measured_as_it_is_trained() {
         let mut config = TrainConfig::default();
         config.model.path = crate::embedded::HOUSEHOLD_TINY.into();
-        let speeds = Speeds::measure(&config).unwrap();
-        for speed in [speeds.reading, speeds.decoding, speeds.training] {
-            assert!(speed.is_finite() && speed > 0.0);
+        for adapter in [false, true] {
+            config.adapter.enabled = adapter;
+            let speeds = Speeds::measure(&config).unwrap();
+            for speed in [speeds.reading, speeds.decoding, speeds.training] {
+                assert!(speed.is_finite() && speed > 0.0);
+            }
         }
     }
 }

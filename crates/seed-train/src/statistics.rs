@@ -97,15 +97,15 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(index).copied().unwrap_or_default()
 }
 
-/// Area under a curve of `(x, y)` points by the trapezoid rule, divided by the width: the mean height.
-/// 0 for fewer than two points or no width.
+/// Area under a curve of `(x, y)` points by the trapezoid rule, divided by the width: the mean height. Without width, as
+/// for one point, the mean of the heights; 0 for no point.
 pub fn mean_height(points: &[(f64, f64)]) -> f64 {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return 0.0;
     };
     let width = last.0 - first.0;
     if width <= 0.0 {
-        return 0.0;
+        return points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64;
     }
     let area: f64 = points
         .windows(2)
@@ -149,6 +149,8 @@ mod tests {
     #[test]
     fn mean_height_is_the_trapezoid_area_over_the_width() {
         assert!((mean_height(&[(0.0, 0.0), (10.0, 1.0), (20.0, 1.0)]) - 0.75).abs() < 1e-12);
-        assert_eq!(mean_height(&[(3.0, 1.0)]), 0.0);
+        assert_eq!(mean_height(&[(3.0, 0.25)]), 0.25);
+        assert_eq!(mean_height(&[(3.0, 0.5), (3.0, 1.0)]), 0.75);
+        assert_eq!(mean_height(&[]), 0.0);
     }
 }

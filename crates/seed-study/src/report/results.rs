@@ -301,11 +301,7 @@ fn curve_summary(
         |value: &dyn Fn(&[Point]) -> f64| -> Vec<f64> { curves.iter().map(|curve| value(curve)).collect() };
     let key = report_key(&format!("curve/{base}/{}/{}", contestant.name(), split.name()));
     let lasts = of(&|curve| curve.last().map_or(0.0, |point| point.1));
-    let areas = of(&|curve| match curve {
-        // An arm that trains nothing stays at its height.
-        [only] => only.1,
-        _ => mean_height(curve),
-    });
+    let areas = of(&mean_height);
     let cpu: Vec<f64> = cells
         .iter()
         .filter_map(|cell| cell.cpu_seconds.values().last().copied())

@@ -51,6 +51,8 @@ pub(crate) struct ArmEntry {
     pub(crate) is_baseline: bool,
     /// Arms it is compared with besides the baseline.
     pub(crate) against: Vec<String>,
+    /// Bases it is run on; unset is all.
+    pub(crate) bases: Option<Vec<String>>,
     pub(crate) seeds: Option<Vec<u64>>,
     pub(crate) start: Option<String>,
     pub(crate) settings: Vec<RawEntry>,
@@ -60,6 +62,8 @@ pub(crate) struct ArmEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct PanelEntry {
     pub(crate) name: String,
+    /// Arms whose final weights play it; unset is all.
+    pub(crate) arms: Option<Vec<String>>,
     pub(crate) splits: Vec<Split>,
     pub(crate) temperatures: Vec<f64>,
     pub(crate) tasks: Option<usize>,
@@ -135,9 +139,10 @@ const TOP: [&str; 9] = [
     "panel",
 ];
 const BASE: [&str; 2] = ["name", "start"];
-const ARM: [&str; 6] = ["name", "like", "baseline", "against", "seeds", "start"];
-const PANEL: [&str; 7] = [
+const ARM: [&str; 7] = ["name", "like", "baseline", "against", "bases", "seeds", "start"];
+const PANEL: [&str; 8] = [
     "name",
+    "arms",
     "splits",
     "temperatures",
     "tasks",
@@ -188,6 +193,22 @@ impl Reader<'_> {
         self.check_contrasts(&arms);
         self.check_names("base", bases.iter().map(|base| base.name.as_str()));
         self.check_names("arm", arms.iter().map(|arm| arm.name.as_str()));
+        let base_names: Vec<&str> = bases.iter().map(|base| base.name.as_str()).collect();
+        let arm_names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+        for arm in &arms {
+            let who = format!("arm `{}`", arm.name);
+            self.check_named(&who, "bases", arm.bases.as_deref(), &base_names);
+            if arm.is_baseline && arm.bases.is_some() {
+                self.problems.push(format!(
+                    "{}: {who} is the baseline and is run on every base; leave `bases` out",
+                    self.name
+                ));
+            }
+        }
+        for panel in &panels {
+            let who = format!("panel `{}`", panel.name);
+            self.check_named(&who, "arms", panel.arms.as_deref(), &arm_names);
+        }
         self.check_names("panel", panels.iter().map(|panel| panel.name.as_str()));
         self.check_settings(&shared, &bases, &arms, &panels);
         StudyFile {
@@ -240,7 +261,8 @@ impl Reader<'_> {
         let like = self.like_of(&mut scope, above);
         let mut seeds = self.seeds_of(&mut scope);
         let mut start = self.text_of(&mut scope, "start");
-        let against = self.names_of(&mut scope, "against");
+        let against = self.names_of(&mut scope, "against").unwrap_or_default();
+        let mut bases = self.names_of(&mut scope, "bases");
         let is_baseline = match scope.fields.remove("baseline") {
             None => false,
             Some((Value::Boolean(is_baseline), _)) => is_baseline,
@@ -251,6 +273,7 @@ impl Reader<'_> {
         };
         let mut settings = scope.settings;
         if let Some(like) = like {
+            bases = bases.or(like.bases);
             seeds = seeds.or(like.seeds);
             start = start.or(like.start);
             settings.splice(0..0, like.settings);
@@ -259,6 +282,7 @@ impl Reader<'_> {
             name,
             is_baseline,
             against,
+            bases,
             seeds,
             start,
             settings,
@@ -280,10 +304,8 @@ impl Reader<'_> {
     }
 
     /// One name or a list of names.
-    fn names_of(&mut self, scope: &mut Scope, key: &str) -> Vec<String> {
-        let Some((value, line)) = scope.fields.remove(key) else {
-            return Vec::new();
-        };
+    fn names_of(&mut self, scope: &mut Scope, key: &str) -> Option<Vec<String>> {
+        let (value, line) = scope.fields.remove(key)?;
         let items = match value {
             Value::Array(items) => items,
             one => vec![one],
@@ -292,13 +314,23 @@ impl Reader<'_> {
             .iter()
             .map(|item| item.as_str().map(str::to_owned))
             .collect();
-        names.unwrap_or_else(|| {
-            self.at(
-                line,
-                &format!("`{key}` of {} is a list of names of arms", scope.what),
-            );
-            Vec::new()
-        })
+        if names.as_ref().is_none_or(Vec::is_empty) {
+            self.at(line, &format!("`{key}` of {} is a list of names", scope.what));
+        }
+        names
+    }
+
+    /// What `key` of `who` names must be one of `known`.
+    fn check_named(&mut self, who: &str, key: &str, names: Option<&[String]>, known: &[&str]) {
+        for name in names.unwrap_or_default() {
+            if !known.contains(&name.as_str()) {
+                let near = hint(name, known.iter().copied());
+                self.problems.push(format!(
+                    "{}: `{key}` of {who} names `{name}`, which is not there{near}",
+                    self.name
+                ));
+            }
+        }
     }
 
     /// Whoever is compared with must exist, and the comparison say something new.
@@ -326,6 +358,7 @@ impl Reader<'_> {
 
     fn panel(&mut self, mut scope: Scope) -> PanelEntry {
         let name = self.name_of(&mut scope);
+        let arms = self.names_of(&mut scope, "arms");
         let splits = self
             .words_of(&mut scope, "splits", &split_words())
             .unwrap_or_else(|| vec![Split::Seen, Split::Unseen]);
@@ -356,6 +389,7 @@ impl Reader<'_> {
         };
         PanelEntry {
             name,
+            arms,
             splits,
             temperatures,
             tasks: self.count_of(&mut scope, "tasks"),

@@ -87,11 +87,38 @@ pub(crate) fn read_panels(directory: &Path) -> Result<Vec<PanelRecord>, RunError
     read_json_lines(&path)?.collect()
 }
 
-/// The panels and temperatures that `weights` have to play and have not yet: indices into `panels`.
-pub(crate) fn open_panels(panels: &[Panel], weights: Weights, records: &[PanelRecord]) -> Vec<(usize, f64)> {
+/// Whose weights play panels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Player<'a> {
+    /// Those that cells of a base begin from.
+    Start,
+    /// The final ones of a cell of this arm.
+    Arm(&'a str),
+}
+
+impl Player<'_> {
+    fn weights(self) -> Weights {
+        match self {
+            Player::Start => Weights::Initial,
+            Player::Arm(_) => Weights::Final,
+        }
+    }
+}
+
+/// The panels and temperatures that `player` has to play and has not yet: indices into `panels`.
+pub(crate) fn open_panels(
+    panels: &[Panel],
+    player: Player<'_>,
+    records: &[PanelRecord],
+) -> Vec<(usize, f64)> {
+    let weights = player.weights();
     let mut open = Vec::new();
     for (index, panel) in panels.iter().enumerate() {
-        if !panel.weights.contains(&weights) {
+        let is_asked = match player {
+            Player::Start => true,
+            Player::Arm(arm) => panel.is_of(arm),
+        };
+        if !is_asked || !panel.weights.contains(&weights) {
             continue;
         }
         for &temperature in &panel.temperatures {
@@ -118,15 +145,16 @@ pub(crate) fn open_panels(panels: &[Panel], weights: Weights, records: &[PanelRe
 /// False when a stop was asked for before all was played; what was played is kept.
 pub(crate) fn play_panels(
     plan: &Plan,
-    weights: Weights,
+    player: Player<'_>,
     config: &TrainConfig,
     directory: &Path,
     worlds: &mut Worlds,
     stop: &StopFlag,
     observer: &mut dyn Observer,
 ) -> Result<bool, TrainError> {
+    let weights = player.weights();
     let mut records = read_panels(directory)?;
-    for (index, temperature) in open_panels(&plan.panels, weights, &records) {
+    for (index, temperature) in open_panels(&plan.panels, player, &records) {
         if stop.is_set() {
             return Ok(false);
         }

@@ -74,6 +74,8 @@ pub struct StartingWeights {
 pub struct Panel {
     /// Its name.
     pub name: String,
+    /// Arms whose final weights play it; `None` for all.
+    pub arms: Option<Vec<String>>,
     /// Splits to play.
     pub splits: Vec<Split>,
     /// Sampling temperatures to play each at.
@@ -88,6 +90,15 @@ pub struct Panel {
     pub weights: Vec<Weights>,
     /// Keys of the configuration that it changes, as `table.key = value`.
     pub settings: Vec<String>,
+}
+
+impl Panel {
+    /// Whether the final weights of an arm play it.
+    pub fn is_of(&self, arm: &str) -> bool {
+        self.arms
+            .as_ref()
+            .is_none_or(|arms| arms.iter().any(|name| name == arm))
+    }
 }
 
 /// Two arms that are compared although neither is the baseline.
@@ -183,6 +194,13 @@ impl Plan {
                 starts.extend(maker.start(base, &name, path.as_deref()));
             }
             for arm in &file.arms {
+                if arm
+                    .bases
+                    .as_ref()
+                    .is_some_and(|bases| !bases.contains(&base.name))
+                {
+                    continue;
+                }
                 let start = maker.start_of(base, arm);
                 let index = starts
                     .iter()
@@ -302,6 +320,7 @@ pub fn cell_directory(study: &Path, cell: &CellId) -> PathBuf {
 fn default_panels() -> Vec<PanelEntry> {
     vec![PanelEntry {
         name: "final".to_owned(),
+        arms: None,
         splits: vec![Split::Seen, Split::Unseen],
         temperatures: vec![0.4, 1.0],
         tasks: None,
@@ -316,6 +335,7 @@ impl From<PanelEntry> for Panel {
     fn from(entry: PanelEntry) -> Self {
         Self {
             name: entry.name,
+            arms: entry.arms,
             splits: entry.splits,
             temperatures: entry.temperatures,
             tasks: entry.tasks,

@@ -19,7 +19,7 @@ use serde::{Serialize, Serializer};
 
 use crate::StudyError;
 use crate::manifest::Manifest;
-use crate::panel::{Weights, Worlds, play_panels};
+use crate::panel::{Player, Worlds, play_panels};
 use crate::plan::{Cell, CellId, Plan, StartingWeights};
 use crate::state::{
     Status, clear_failure, is_begun, open_start_panels, record_failure, start_directory, state_directory,
@@ -191,7 +191,7 @@ impl Runner<'_> {
             Err(RunError::Locked { .. }) => return Ok(Work::Busy),
             claim => claim?,
         };
-        self.play(Weights::Initial, &start.config, &directory, observer)
+        self.play(Player::Start, &start.config, &directory, observer)
     }
 
     /// Works on cells until there is none that this process could go on with. False when a stop was asked for.
@@ -246,7 +246,7 @@ impl Runner<'_> {
         let name = cell.id.to_string();
         self.announce(&name, iteration, observer)
             .map_err(into_train_error)?;
-        let work = self.work(&cell.config, observer)?;
+        let work = self.work(&cell.id.arm, &cell.config, observer)?;
         if matches!(work, Work::Done) {
             clear_failure(&self.plan.directory, &cell.id).map_err(into_train_error)?;
             observer.cell(&CellEvent::Finished { name: &name });
@@ -255,7 +255,12 @@ impl Runner<'_> {
     }
 
     /// Trains a cell and plays its panels.
-    fn work(&mut self, config: &TrainConfig, observer: &mut dyn StudyObserver) -> Result<Work, TrainError> {
+    fn work(
+        &mut self,
+        arm: &str,
+        config: &TrainConfig,
+        observer: &mut dyn StudyObserver,
+    ) -> Result<Work, TrainError> {
         let directory = &config.run.directory;
         if !directory.join(SUMMARY).exists() {
             let world = self.worlds.get(config)?.world;
@@ -276,19 +281,19 @@ impl Runner<'_> {
         if config.algorithm.iterations > 0 {
             config.model.path = final_weights(directory)?;
         }
-        self.play(Weights::Final, &config, directory, observer)
+        self.play(Player::Arm(arm), &config, directory, observer)
     }
 
     fn play(
         &mut self,
-        weights: Weights,
+        player: Player<'_>,
         config: &TrainConfig,
         directory: &Path,
         observer: &mut dyn StudyObserver,
     ) -> Result<Work, TrainError> {
         let is_complete = play_panels(
             self.plan,
-            weights,
+            player,
             config,
             directory,
             &mut self.worlds,

@@ -18,7 +18,7 @@ use seed_train::compare::SUMMARY;
 use serde::{Deserialize, Serialize};
 
 use crate::StudyError;
-use crate::panel::{Weights, open_panels, read_panels};
+use crate::panel::{Player, open_panels, read_panels};
 use crate::plan::{Cell, CellId, Panel, Plan, StartingWeights, cell_directory};
 
 const FAILURE: &str = "failure.json";
@@ -66,11 +66,13 @@ pub fn status(study: &Path, panels: &[Panel], cell: &CellId) -> Result<Status, S
     }
     if directory.join(SUMMARY).exists() {
         let records = read_panels(&directory)?;
-        return Ok(if open_panels(panels, Weights::Final, &records).is_empty() {
-            Status::Done
-        } else {
-            Status::Trained
-        });
+        return Ok(
+            if open_panels(panels, Player::Arm(&cell.arm), &records).is_empty() {
+                Status::Done
+            } else {
+                Status::Trained
+            },
+        );
     }
     Ok(if is_begun(&directory) {
         Status::Begun {
@@ -122,7 +124,7 @@ pub(crate) fn start_directory(study: &Path, base: &str, name: &str) -> PathBuf {
 /// Panels that starting weights have not played yet.
 pub(crate) fn open_start_panels(plan: &Plan, start: &StartingWeights) -> Result<usize, RunError> {
     let records = read_panels(&start_directory(&plan.directory, &start.base, &start.name))?;
-    Ok(open_panels(&plan.panels, Weights::Initial, &records).len())
+    Ok(open_panels(&plan.panels, Player::Start, &records).len())
 }
 
 /// Why a cell failed when it was last worked on.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use seed_train::config::Algorithm;
 
 use super::*;
+use crate::panel::{Player, open_panels};
 
 const CONFIG: &str = r#"
 [run]
@@ -109,6 +110,48 @@ fn an_arm_begins_from_another_s_keys_and_says_whom_it_is_compared_with() {
     STUDY.toml: `against` of arm `SEED` names `GRPO`: every arm is compared with the baseline; leave it out
     STUDY.toml: `against` of arm `SEED` names `SEED`: that is the arm itself
     "#);
+}
+
+#[test]
+fn arms_keep_to_their_bases_and_panels_to_their_arms() {
+    let study = STUDY
+        .replace("seeds = [3, 9]", "seeds = [3, 9]\nbases = [\"B\"]")
+        .replace("name = \"final\"", "name = \"final\"\narms = [\"SEED\"]")
+        .replace(
+            "[[panel]]",
+            "[[arm]]\nname = \"frozen\"\nlike = \"SEED\"\nseeds = [3]\nseed.analyser = \"frozen\"\n[[panel]]",
+        );
+    let plan = plan(&study).unwrap();
+    let cells: Vec<String> = plan.cells().iter().map(|cell| cell.id.to_string()).collect();
+    assert_eq!(
+        cells,
+        [
+            "A/GRPO/seed-3",
+            "B/GRPO/seed-3",
+            "B/SEED/seed-3",
+            "B/frozen/seed-3",
+            "A/GRPO/seed-4",
+            "B/GRPO/seed-4",
+            "B/SEED/seed-9",
+            "A/GRPO/seed-5",
+            "B/GRPO/seed-5",
+        ]
+    );
+    let open = |player| open_panels(&plan.panels, player, &[]);
+    assert_eq!(open(Player::Arm("SEED")), [(0, 0.4), (0, 1.0)]);
+    assert_eq!(open(Player::Arm("GRPO")), []);
+
+    let wrong = STUDY
+        .replace("seeds = [3, 9]", "bases = [\"C\", \"B\"]")
+        .replace("baseline = true", "baseline = true\nbases = \"A\"")
+        .replace("name = \"final\"", "name = \"final\"\narms = [\"SED\"]");
+    assert_snapshot!(problems(&wrong), @r#"
+    STUDY.toml: arm `GRPO` is the baseline and is run on every base; leave `bases` out
+    STUDY.toml: `bases` of arm `SEED` names `C`, which is not there
+    STUDY.toml: `arms` of panel `final` names `SED`, which is not there; did you mean `SEED`?
+    "#);
+    let empty = STUDY.replace("name = \"final\"", "name = \"final\"\narms = []");
+    assert_snapshot!(problems(&empty), @"STUDY.toml:33: `arms` of panel `final` is a list of names");
 }
 
 #[test]

@@ -82,6 +82,7 @@ const BASES: [&str; 2] = ["A", "B"];
 fn panel(weights: Vec<Weights>) -> Panel {
     Panel {
         name: "teacher".to_owned(),
+        arms: None,
         splits: vec![Split::Seen],
         temperatures: vec![1.0],
         tasks: None,

@@ -16,12 +16,17 @@ use seed_kernels::rotary::RotaryTable;
 
 use crate::adapter::{Adapter, AdapterWeights};
 use crate::buffers::{BufferPool, Buffers, ScoredRows, TrainingBuffers, Workspace, ensure_caches};
+#[cfg(feature = "composed")]
+use crate::composed::ComposedDecoder;
 use crate::config::DecoderConfig;
 use crate::error::ModelError;
+use crate::gradients::Gradients;
 use crate::layer::{LayerContext, forward, forward_wanted, sized};
+use crate::optimiser::{AdamW, StepOutcome};
 use crate::pack::Pack;
 use crate::parameters::Parameters;
-use crate::sequence::{Scores, TokenSequence, validate_tokens};
+use crate::placement::Place;
+use crate::sequence::{Scores, TokenSequence, sequence_name, validate_tokens};
 use crate::weights::{Direction, Layout, PackedWeights};
 
 /// Tokens processed together unless [`Decoder::with_pack_tokens`] says otherwise: enough rows for the matrix products,
@@ -42,19 +47,25 @@ static VERSIONS: AtomicU64 = AtomicU64::new(0);
 /// All results are exact functions of parameters and tokens: the bits do not depend on threads, on the other
 /// sequences of a call, or on [`Decoder::with_pack_tokens`]. A clone shares the weights until one of the two is
 /// updated.
+///
+/// One that was [placed](Decoder::placed) on a device computes there, with results that agree with these within rounding
+/// and hang on what is computed together.
 pub struct Decoder {
-    config: Arc<DecoderConfig>,
+    pub(crate) config: Arc<DecoderConfig>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) shape: AttentionShape,
-    parameters: Arc<Parameters>,
+    pub(crate) parameters: Arc<Parameters>,
     packed: Arc<PackedWeights>,
     /// Packed for the backward direction on the first gradient: reference copies never need it.
     transposed: OnceLock<Arc<PackedWeights>>,
     /// What is trained where there is one; everything else is then frozen.
     pub(crate) adapter: Option<AdapterWeights>,
+    /// Computes in place of this project's kernels, where the decoder was placed on a device.
+    #[cfg(feature = "composed")]
+    pub(crate) device: Option<ComposedDecoder>,
     rotary: RwLock<Arc<RotaryTable>>,
     pub(crate) pack_tokens: usize,
-    version: u64,
+    pub(crate) version: u64,
     rows_computed: AtomicU64,
     buffers: BufferPool<Buffers>,
     pub(crate) training_buffers: BufferPool<TrainingBuffers>,
@@ -105,11 +116,6 @@ pub(crate) fn gather_rows(buffer: &[f32], rows: &[usize], width: usize, gathered
     }
 }
 
-/// How messages call the sequence at `index` of a call's list.
-pub(crate) fn sequence_name(index: usize) -> String {
-    format!("sequence {index}")
-}
-
 impl Decoder {
     /// A decoder with these parameters.
     ///
@@ -143,6 +149,8 @@ impl Decoder {
             packed: Arc::new(PackedWeights::new(&layout, &parameters, Direction::Forward)),
             transposed: OnceLock::new(),
             adapter: None,
+            #[cfg(feature = "composed")]
+            device: None,
             rotary: RwLock::new(Arc::new(RotaryTable::new(
                 &frequencies,
                 attention_scaling,
@@ -167,12 +175,70 @@ impl Decoder {
         self
     }
 
+    /// The same decoder, computing at this place. Weights go there; a copy of them stays here for
+    /// [`Decoder::parameters`] and the files, and is brought up to date by [`Decoder::fetch`].
+    ///
+    /// # Errors
+    /// Where the program was not built for the place, there is no such device, or its memory does not hold the weights.
+    pub fn placed(self, place: Place) -> Result<Self, ModelError> {
+        place.check()?;
+        #[cfg(feature = "composed")]
+        if place != self.place() {
+            return self.moved(place);
+        }
+        Ok(self)
+    }
+
+    /// Where it computes.
+    pub fn place(&self) -> Place {
+        #[cfg(feature = "composed")]
+        if let Some(device) = &self.device {
+            return device.place();
+        }
+        Place::default()
+    }
+
+    /// Copies what was trained on a device to [`Decoder::parameters`] and [`Decoder::adapter`]; nothing happens where they
+    /// are up to date.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn fetch(&mut self) -> Result<(), ModelError> {
+        #[cfg(feature = "composed")]
+        self.fetch_trained()?;
+        Ok(())
+    }
+
+    /// Steps the optimiser where the decoder computes: [`AdamW::step`] with this project's kernels, or the same rule on
+    /// the device. On a device it leaves the gradients zero, and [`Decoder::parameters`] as they were until
+    /// [`Decoder::fetch`].
+    ///
+    /// # Errors
+    /// Where the device fails; never with this project's kernels.
+    pub fn optimise(
+        &mut self,
+        optimiser: &mut AdamW,
+        gradients: &mut Gradients,
+        learning_rate: f64,
+    ) -> Result<StepOutcome, ModelError> {
+        #[cfg(feature = "composed")]
+        if let Some(device) = &mut self.device {
+            self.version = next_version();
+            return optimiser.step_on(device, gradients, learning_rate);
+        }
+        Ok(self.update(|parameters| optimiser.step(parameters, gradients, learning_rate)))
+    }
+
     /// The same decoder with this adapter in place of any that it had: its own parameters are frozen, and
     /// [`Decoder::update`] and the gradients concern the adapter alone.
     ///
     /// # Errors
-    /// Where the adapter's tensors do not fit the decoder's matrices.
+    /// Where the adapter's tensors do not fit the decoder's matrices, or a device has no memory for it.
     pub fn with_adapter(mut self, adapter: Adapter) -> Result<Self, ModelError> {
+        #[cfg(feature = "composed")]
+        if let Some(device) = &mut self.device {
+            device.set_adapter(&adapter)?;
+        }
         self.adapter = Some(AdapterWeights::new(adapter, &self.config)?);
         self.version = next_version();
         Ok(self)
@@ -183,6 +249,10 @@ impl Decoder {
     pub fn without_adapter(&self) -> Self {
         let mut base = self.clone();
         if base.adapter.take().is_some() {
+            #[cfg(feature = "composed")]
+            if let Some(device) = &mut base.device {
+                device.remove_adapter();
+            }
             base.version = next_version();
         }
         base
@@ -217,7 +287,8 @@ impl Decoder {
         &self.config
     }
 
-    /// The parameters; with an adapter, those of the base.
+    /// The parameters; with an adapter, those of the base. Where they are trained on a device, as of the last
+    /// [`Decoder::fetch`].
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
@@ -234,9 +305,14 @@ impl Decoder {
         self.rows_computed.load(Ordering::Relaxed)
     }
 
-    /// Changes what is [trained](Decoder::trained), then packs it again.
+    /// Changes what is [trained](Decoder::trained), then packs it again, or copies it to the device. Where copying fails,
+    /// the decoder's next use says so.
     pub fn update<R>(&mut self, change: impl FnOnce(&mut Parameters) -> R) -> R {
         self.version = next_version();
+        #[cfg(feature = "composed")]
+        if self.device.is_some() {
+            return self.update_on_device(change);
+        }
         if let Some(adapter) = &mut self.adapter {
             return adapter.update(change);
         }
@@ -261,6 +337,11 @@ impl Decoder {
     ) -> Result<Vec<Scores>, ModelError> {
         self.validate(sequences, temperature)?;
         let _span = tracing::debug_span!("score", sequences = sequences.len()).entered();
+        #[cfg(feature = "composed")]
+        if let Some(device) = &self.device {
+            self.count_rows(sequences.iter().map(TokenSequence::rows).sum());
+            return device.score(sequences, temperature, self.pack_tokens);
+        }
         // Packs run side by side, together no larger than one of a training pass.
         let limit = (self.pack_tokens / parallel::threads()).max(SCORING_PACK_TOKENS);
         let ranges = packs(sequences, limit.min(self.pack_tokens));
@@ -298,6 +379,11 @@ impl Decoder {
     pub fn logits(&self, tokens: &[u32]) -> Result<Vec<f32>, ModelError> {
         let sequence = TokenSequence { tokens, scored: &[] };
         self.validate(&[sequence], 1.0)?;
+        #[cfg(feature = "composed")]
+        if let Some(device) = &self.device {
+            self.count_rows(tokens.len());
+            return device.logits(tokens);
+        }
         self.buffers.with(|buffers| {
             buffers.pack.clear();
             buffers.pack.push(tokens, 0);
@@ -394,18 +480,7 @@ impl Decoder {
                     log_probs: log_probs[rows.clone()].to_vec(),
                     entropies: entropies[rows].to_vec(),
                 };
-                for (quantity, values) in [("log-prob", &scores.log_probs), ("entropy", &scores.entropies)] {
-                    if let Some((&value, &position)) =
-                        values.iter().zip(positions).find(|(value, _)| !value.is_finite())
-                    {
-                        return Err(ModelError::NonFinite {
-                            owner: sequence_name(index),
-                            quantity,
-                            position: position as usize,
-                            value,
-                        });
-                    }
-                }
+                scores.check_finite(index, positions)?;
                 Ok(scores)
             })
             .collect()
@@ -459,10 +534,13 @@ impl Decoder {
         }
     }
 
+    pub(crate) fn count_rows(&self, rows: usize) {
+        self.rows_computed.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
     /// Embeddings of the pack's tokens, which every forward pass begins with.
     pub(crate) fn embed(&self, pack: &Pack, hidden: &mut Vec<f32>) {
-        self.rows_computed
-            .fetch_add(pack.rows() as u64, Ordering::Relaxed);
+        self.count_rows(pack.rows());
         let width = self.config.hidden_size;
         let table = self.parameters.get(self.layout.embedding);
         gather(table, width, &pack.tokens, sized(hidden, pack.rows() * width));
@@ -542,6 +620,8 @@ impl Clone for Decoder {
             packed: Arc::clone(&self.packed),
             transposed: self.transposed.clone(),
             adapter: self.adapter.clone(),
+            #[cfg(feature = "composed")]
+            device: self.device.clone(),
             rotary: RwLock::new(self.rotary(0)),
             pack_tokens: self.pack_tokens,
             version: self.version,
@@ -580,7 +660,7 @@ impl Slots {
     }
 }
 
-fn next_version() -> u64 {
+pub(crate) fn next_version() -> u64 {
     VERSIONS.fetch_add(1, Ordering::Relaxed)
 }
 

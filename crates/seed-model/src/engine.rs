@@ -16,6 +16,8 @@ use seed_random::RandomKey;
 use serde::Serialize;
 
 use crate::buffers::Workspace;
+#[cfg(feature = "composed")]
+use crate::composed::{ComposedDecoder, DeviceShare};
 use crate::decoder::{Decoder, Slots};
 use crate::error::ModelError;
 use crate::pack::Pack;
@@ -219,6 +221,12 @@ impl Group {
         let config = decoder.config();
         let rows: usize = shares.iter().map(|share| share.count).sum();
         let _span = tracing::debug_span!("step_group", rows, sequences = shares.len()).entered();
+        #[cfg(feature = "composed")]
+        if let Some(device) = &decoder.device {
+            decoder.count_rows(rows);
+            advance_on(device, shares);
+            return;
+        }
         self.pack.clear();
         self.wanted.clear();
         for share in &*shares {
@@ -255,6 +263,44 @@ impl Group {
             share.active.choose(logits);
         });
     }
+}
+
+/// As [`Group::advance`], on a device: it computes, the host chooses.
+#[cfg(feature = "composed")]
+fn advance_on(device: &ComposedDecoder, shares: &mut [Share<'_>]) {
+    let mut device_shares: Vec<DeviceShare<'_>> = shares
+        .iter_mut()
+        .filter_map(|share| {
+            let (state, count, wanted) = (&mut share.active.request.state, share.count, share.reaches_end);
+            let start = state.cached();
+            Some(DeviceShare {
+                tokens: &state.tokens[start..start + count],
+                // States of another decoder were refused with their version.
+                cache: state.device.as_mut()?,
+                wanted,
+            })
+        })
+        .collect();
+    let logits = match device.advance(&mut device_shares) {
+        Ok(logits) => logits,
+        Err(error) => {
+            let problem = error.to_string();
+            for share in shares {
+                share.active.failure = Some(ModelError::Device {
+                    device: device.place().device.to_string(),
+                    problem: problem.clone(),
+                });
+            }
+            return;
+        }
+    };
+    let _span = tracing::trace_span!("sample", rows = logits.len()).entered();
+    let mut pairs: Vec<_> = shares
+        .iter_mut()
+        .zip(logits)
+        .filter(|(share, _)| share.reaches_end)
+        .collect();
+    parallel::for_each_mut(&mut pairs, |_, (share, logits)| share.active.choose(logits));
 }
 
 /// Wall-clock time an engine has worked. A step that reads prompts and goes on with responses counts to both, by their
@@ -460,6 +506,25 @@ impl<'a> Engine<'a> {
         state.tokens.extend_from_slice(tokens);
         let started = Instant::now();
         let _span = tracing::debug_span!("prefill", rows = state.len() - state.cached()).entered();
+        #[cfg(feature = "composed")]
+        if let (Some(device), Some(_)) = (&decoder.device, &state.device) {
+            while state.cached() < state.len() {
+                let start = state.cached();
+                let end = state.len().min(start + chunk);
+                decoder.count_rows(end - start);
+                if let Some(cache) = &mut state.device {
+                    let tokens = &state.tokens[start..end];
+                    let wanted = false;
+                    device.advance(&mut [DeviceShare {
+                        tokens,
+                        cache,
+                        wanted,
+                    }])?;
+                }
+            }
+            self.times.prefill += started.elapsed();
+            return Ok(state);
+        }
         let Group { pack, workspace, .. } = self.group();
         while state.cached() < state.len() {
             let start = state.cached();
@@ -703,7 +768,12 @@ impl<'a> Engine<'a> {
 /// Groups run side by side and need not wait for each other at every operation, which costs small models a good part
 /// of a step. A group reads all weights, though, so large models with few rows, bound by memory, are better off with one
 /// group whose operations are split over the threads.
+///
+/// A device takes all of a step at once.
 fn group_count(decoder: &Decoder, rows: usize) -> usize {
+    if !decoder.place().is_native() {
+        return 1;
+    }
     let fewest = if decoder.parameters().total() > LARGEST_GROUPED {
         GROUP_ROWS_OF_LARGE
     } else {

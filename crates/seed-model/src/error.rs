@@ -346,15 +346,31 @@ pub enum ModelError {
         /// Derivatives given.
         found: usize,
     },
-    /// A candle operation failed.
-    #[cfg(feature = "composed")]
-    #[error("the composed decoder failed: {0}")]
-    Composed(#[source] Box<candle_core::Error>),
-}
-
-#[cfg(feature = "composed")]
-impl From<candle_core::Error> for ModelError {
-    fn from(error: candle_core::Error) -> Self {
-        Self::Composed(Box::new(error))
-    }
+    /// A device that this build of the program cannot compute on.
+    #[error(
+        "this program was built without `{device}`: build it with `cargo build --release --features {feature}` \
+         (docs/models.md says what that needs), or set `model.device = \"cpu\"`"
+    )]
+    DeviceNotBuilt {
+        /// The device asked for.
+        device: String,
+        /// The feature that brings it.
+        feature: &'static str,
+    },
+    /// An operation on a device failed.
+    #[error(
+        "the device `{device}` failed: {problem}; where that is for lack of memory, lower the tokens of a micro-batch or the \
+         sequences generated at once, or set `model.recompute_activations = true`"
+    )]
+    Device {
+        /// The device.
+        device: String,
+        /// What it or its library says.
+        problem: String,
+    },
+    /// The parameters beside a frozen adapter were to be trained on a device that holds them frozen.
+    #[error(
+        "on a device, the base of an adapter is frozen: place a decoder without adapter there to train its parameters"
+    )]
+    DeviceFrozen,
 }

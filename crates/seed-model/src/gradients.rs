@@ -7,8 +7,12 @@ use std::collections::BTreeMap;
 use seed_kernels::embedding::scatter_add;
 use seed_kernels::optimiser::{scale, squared_norm};
 
+#[cfg(feature = "composed")]
+use crate::composed::{ComposedDecoder, DeviceGradients};
 use crate::config::DecoderConfig;
 use crate::decoder::Decoder;
+#[cfg(feature = "composed")]
+use crate::error::ModelError;
 use crate::parameters::Parameters;
 
 /// Derivatives of a loss with respect to every trained value.
@@ -22,6 +26,9 @@ pub struct Gradients {
     /// Derivatives with respect to embedded tokens, by token; only where output matrix and embedding are tied.
     embedded: Option<BTreeMap<u32, Vec<f32>>>,
     hidden_size: usize,
+    /// Where a device has them. The values here are then zero.
+    #[cfg(feature = "composed")]
+    device: Option<DeviceGradients>,
 }
 
 impl Gradients {
@@ -31,6 +38,8 @@ impl Gradients {
             values: Parameters::zeros(config),
             embedded: config.tied_embeddings.then(BTreeMap::new),
             hidden_size: config.hidden_size,
+            #[cfg(feature = "composed")]
+            device: None,
         }
     }
 
@@ -42,6 +51,8 @@ impl Gradients {
                 values: adapter.parameters().zeroed(),
                 embedded: None,
                 hidden_size: decoder.config().hidden_size,
+                #[cfg(feature = "composed")]
+                device: None,
             },
         }
     }
@@ -49,6 +60,11 @@ impl Gradients {
     /// Back to zero, keeping the memory.
     pub fn clear(&mut self) {
         let _span = tracing::trace_span!("clear_gradients").entered();
+        #[cfg(feature = "composed")]
+        if let Some(device) = &mut self.device {
+            device.clear();
+            return;
+        }
         self.values.flat_mut().fill(0.0);
         if let Some(embedded) = &mut self.embedded {
             embedded.clear();
@@ -129,8 +145,41 @@ impl Gradients {
         }
     }
 
+    /// The sums on the device, which have the values from now on until they are read.
+    #[cfg(feature = "composed")]
+    pub(crate) fn on_device(&mut self, device: &ComposedDecoder) -> Result<&mut DeviceGradients, ModelError> {
+        if self.device.is_none() {
+            let is_zero = self.values().flat().iter().all(|value| *value == 0.0);
+            let sums = if is_zero {
+                DeviceGradients::zeros(self.values.len())
+            } else {
+                device.gradients(&self.values)?
+            };
+            self.values.flat_mut().fill(0.0);
+            self.device = Some(sums);
+        }
+        Ok(self.device.get_or_insert_default())
+    }
+
+    /// Moves the sums of a device here. What cannot be copied is not a number, so that nobody takes it for a gradient.
+    #[cfg(feature = "composed")]
+    fn bring_home(&mut self) {
+        let Some(device) = self.device.take() else {
+            return;
+        };
+        for index in 0..self.values.len() {
+            match device.values(index) {
+                Ok(Some(values)) => self.values.get_mut(index).copy_from_slice(&values),
+                Ok(None) => self.values.get_mut(index).fill(0.0),
+                Err(_) => self.values.get_mut(index).fill(f32::NAN),
+            }
+        }
+    }
+
     /// Adds the share kept apart to its tensor, which is the first in canonical order.
     fn finish(&mut self) {
+        #[cfg(feature = "composed")]
+        self.bring_home();
         let Some(embedded) = &mut self.embedded else {
             return;
         };

@@ -4,6 +4,8 @@
 
 use seed_kernels::optimiser::{self, adamw_step};
 
+#[cfg(feature = "composed")]
+use crate::composed::{ComposedDecoder, DeviceMoments, StepFactors};
 use crate::error::ModelError;
 use crate::gradients::Gradients;
 use crate::parameters::Parameters;
@@ -62,6 +64,9 @@ pub struct AdamW {
     step: u64,
     first_moment: Parameters,
     second_moment: Parameters,
+    /// Where a device steps; the moments here are then as of the last [`AdamW::fetch`].
+    #[cfg(feature = "composed")]
+    device: Option<DeviceMoments>,
 }
 
 /// A tensor of saved state.
@@ -86,6 +91,8 @@ impl AdamW {
             step: 0,
             first_moment: parameters.zeroed(),
             second_moment: parameters.zeroed(),
+            #[cfg(feature = "composed")]
+            device: None,
         }
     }
 
@@ -99,8 +106,55 @@ impl AdamW {
         self.step
     }
 
+    /// Copies the moments from a device, where one has them, for [`AdamW::state`].
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn fetch(&mut self) -> Result<(), ModelError> {
+        #[cfg(feature = "composed")]
+        if let Some(device) = &self.device {
+            device.read(&mut self.first_moment, &mut self.second_moment)?;
+        }
+        Ok(())
+    }
+
+    /// As [`AdamW::step`], on the device of the decoder.
+    #[cfg(feature = "composed")]
+    pub(crate) fn step_on(
+        &mut self,
+        decoder: &mut ComposedDecoder,
+        gradients: &mut Gradients,
+        learning_rate: f64,
+    ) -> Result<StepOutcome, ModelError> {
+        let _span = tracing::debug_span!("optimiser_step").entered();
+        let sums = gradients.on_device(decoder)?;
+        let (gradient_norm, not_finite) = decoder.gradient_norm(sums)?;
+        if !gradient_norm.is_finite() {
+            return Ok(StepOutcome::SkippedNonFinite {
+                gradient_norm,
+                tensor: not_finite.map(|index| self.first_moment.name(index).to_owned()),
+            });
+        }
+        let scale = match self.options.max_norm {
+            Some(maximum) => (maximum / (gradient_norm + 1e-6)).min(1.0),
+            None => 1.0,
+        };
+        let mut moments = match self.device.take() {
+            Some(moments) => moments,
+            None => decoder.moments(&self.first_moment, &self.second_moment)?,
+        };
+        let factors = StepFactors::new(&self.options, self.step + 1, learning_rate);
+        let result = decoder.step(&mut moments, sums, scale, &factors);
+        self.device = Some(moments);
+        result?;
+        self.step += 1;
+        Ok(StepOutcome::Applied { gradient_norm })
+    }
+
     /// Clips the gradients in place and changes the parameters at this rate, or does nothing where the norm of the
     /// gradients is not finite.
+    ///
+    /// For a decoder on a device there is [`crate::Decoder::optimise`].
     pub fn step(
         &mut self,
         parameters: &mut Parameters,
@@ -108,6 +162,13 @@ impl AdamW {
         learning_rate: f64,
     ) -> StepOutcome {
         let _span = tracing::debug_span!("optimiser_step").entered();
+        if self.bring_home().is_err() {
+            // Without its moments a step would be another one; nothing is changed, and the caller counts it.
+            return StepOutcome::SkippedNonFinite {
+                gradient_norm: f64::NAN,
+                tensor: None,
+            };
+        }
         let gradient_norm = match self.options.max_norm {
             Some(maximum) => gradients.clip(maximum),
             None => gradients.global_norm(),
@@ -139,6 +200,16 @@ impl AdamW {
             );
         }
         StepOutcome::Applied { gradient_norm }
+    }
+
+    /// Moves the moments of a device here, where one has them.
+    fn bring_home(&mut self) -> Result<(), ModelError> {
+        self.fetch()?;
+        #[cfg(feature = "composed")]
+        {
+            self.device = None;
+        }
+        Ok(())
     }
 
     /// The moments by name, to be saved together with [`AdamW::steps`].
@@ -205,6 +276,10 @@ impl AdamW {
         self.first_moment = first_moment;
         self.second_moment = second_moment;
         self.step = steps;
+        #[cfg(feature = "composed")]
+        {
+            self.device = None;
+        }
         Ok(())
     }
 }

@@ -22,6 +22,30 @@ pub struct Scores {
     pub entropies: Vec<f32>,
 }
 
+impl Scores {
+    /// Checks the values of the sequence at `index` of a call's list.
+    pub(crate) fn check_finite(&self, index: usize, positions: &[u32]) -> Result<(), ModelError> {
+        for (quantity, values) in [("log-prob", &self.log_probs), ("entropy", &self.entropies)] {
+            if let Some((&value, &position)) =
+                values.iter().zip(positions).find(|(value, _)| !value.is_finite())
+            {
+                return Err(ModelError::NonFinite {
+                    owner: sequence_name(index),
+                    quantity,
+                    position: position as usize,
+                    value,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How messages call the sequence at `index` of a call's list.
+pub(crate) fn sequence_name(index: usize) -> String {
+    format!("sequence {index}")
+}
+
 /// Derivatives of the loss with respect to each of [`Scores`], one per scored position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScoreGradients {

@@ -4,6 +4,8 @@
 
 use seed_kernels::attention::KeyValueCache;
 
+#[cfg(feature = "composed")]
+use crate::composed::{ComposedDecoder, DeviceCache};
 use crate::decoder::Decoder;
 
 /// Token ids of one sequence and the cached keys and values of its beginning.
@@ -14,8 +16,10 @@ use crate::decoder::Decoder;
 #[derive(Clone)]
 pub struct SequenceState {
     pub(crate) tokens: Vec<u32>,
-    /// One per layer, all of the same length.
+    /// One per layer, all of the same length; none where a device holds them.
     pub(crate) caches: Vec<KeyValueCache>,
+    #[cfg(feature = "composed")]
+    pub(crate) device: Option<DeviceCache>,
     /// Of the decoder whose weights made the cache.
     pub(crate) version: u64,
 }
@@ -23,9 +27,16 @@ pub struct SequenceState {
 impl SequenceState {
     /// The empty sequence.
     pub fn new(decoder: &Decoder) -> Self {
+        let layers = if decoder.place().is_native() {
+            decoder.config().layers
+        } else {
+            0
+        };
         Self {
             tokens: Vec::new(),
-            caches: (0..decoder.config().layers)
+            #[cfg(feature = "composed")]
+            device: decoder.device.as_ref().map(ComposedDecoder::cache),
+            caches: (0..layers)
                 .map(|_| KeyValueCache::new(&decoder.shape, 0))
                 .collect(),
             version: decoder.version(),
@@ -49,6 +60,10 @@ impl SequenceState {
 
     /// Number of leading tokens whose keys and values are cached.
     pub fn cached(&self) -> usize {
+        #[cfg(feature = "composed")]
+        if let Some(device) = &self.device {
+            return device.len();
+        }
         self.caches.first().map_or(0, KeyValueCache::len)
     }
 
@@ -61,14 +76,22 @@ impl SequenceState {
     /// Forgets the keys and values from position `length` on, but not the tokens.
     pub(crate) fn truncate_cache(&mut self, length: usize) {
         if self.cached() > length {
+            #[cfg(feature = "composed")]
+            if let Some(device) = &mut self.device {
+                device.truncate(length);
+            }
             for cache in &mut self.caches {
                 cache.truncate(length);
             }
         }
     }
 
-    /// Memory of the cache in bytes.
+    /// Memory of the cache in bytes; where a device holds it, with what it shares with others.
     pub fn bytes(&self) -> usize {
+        #[cfg(feature = "composed")]
+        if let Some(device) = &self.device {
+            return device.bytes();
+        }
         self.caches.iter().map(KeyValueCache::bytes).sum()
     }
 }

@@ -12,12 +12,12 @@ use seed_kernels::rotary::RotaryTable;
 
 use crate::backward::{Trained, accumulate_parameters, backward};
 use crate::buffers::{Part, TrainingBuffers, Workspace, ensure_caches};
-use crate::decoder::{Decoder, Slots, fill, gather_rows, packs, sequence_name};
+use crate::decoder::{Decoder, Slots, fill, gather_rows, packs};
 use crate::error::ModelError;
 use crate::gradients::Gradients;
 use crate::layer::{LayerActivations, copy_into, forward, sized};
 use crate::pack::Pack;
-use crate::sequence::{ScoreGradients, Scores, TokenSequence};
+use crate::sequence::{ScoreGradients, Scores, TokenSequence, sequence_name};
 
 /// Fewest rows of a part of a pack, but for the last part.
 const PART_ROWS: usize = 256;
@@ -34,6 +34,8 @@ impl Decoder {
     /// computed a second time in the backward pass instead of being kept: the same bits, about a third more time,
     /// and memory for one layer instead of all.
     ///
+    /// On a device `loss` is asked in the order of the batches made there, and the bits depend on those.
+    ///
     /// # Errors
     /// Where a sequence is not valid, a score or a derivative is not finite, `loss` returns the wrong number of
     /// derivatives, or `gradients` was not made for what this decoder trains. `gradients` may then hold the share of earlier sequences: clear them.
@@ -49,6 +51,12 @@ impl Decoder {
         let (expected, found) = (self.trained().total(), gradients.total());
         if found != expected {
             return Err(ModelError::GradientCount { expected, found });
+        }
+        #[cfg(feature = "composed")]
+        if let Some(device) = &self.device {
+            self.count_rows(sequences.iter().map(TokenSequence::rows).sum());
+            let sums = gradients.on_device(device)?;
+            return device.accumulate(sequences, temperature, self.pack_tokens, sums, loss, recompute);
         }
         self.training_buffers.with(|buffers| {
             for range in packs(sequences, self.pack_tokens) {
@@ -323,7 +331,11 @@ impl Pass<'_> {
 }
 
 /// The right number of derivatives, all finite.
-fn check_derivatives(index: usize, scored: &[u32], derivatives: &ScoreGradients) -> Result<(), ModelError> {
+pub(crate) fn check_derivatives(
+    index: usize,
+    scored: &[u32],
+    derivatives: &ScoreGradients,
+) -> Result<(), ModelError> {
     for (quantity, values) in [
         ("log_probs", &derivatives.log_probs),
         ("entropies", &derivatives.entropies),

@@ -27,7 +27,8 @@ pub fn collect(
     out: &Path,
     observer: &mut dyn Observer,
 ) -> Result<Evaluation, TrainError> {
-    let policy = Policy::load(&config.model.path, config.model.thinking)?;
+    let mut policy = Policy::load(&config.model.path, config.model.thinking)?;
+    policy.place(&config.model)?;
     let mut pool = EnvironmentPool::new(world.clone(), options::pool_options(config))?;
     let sample = panel(&**world, split, Some(tasks), config.run.seed)?;
     let panel = Panel {

@@ -117,6 +117,9 @@ pub enum TrainError {
     /// A recorded log-prob is not the policy's; the weights are those before the iteration.
     #[error(transparent)]
     SelfCheck(#[from] Box<crate::trainer::LogProbMismatch>),
+    /// On a device, generation and scoring are further apart than allowed; the weights are those before the iteration.
+    #[error(transparent)]
+    DeviceMismatch(#[from] crate::trainer::DeviceMismatch),
     /// Two runs cannot be compared.
     #[error("`{}` is not a finished run: {message}", path.display())]
     NotARun {

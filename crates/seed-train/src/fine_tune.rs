@@ -354,11 +354,10 @@ impl FineTuner {
             self.recompute,
         )?;
         let rate = self.schedule.rate(self.update);
-        let (optimiser, gradients) = (&mut self.optimiser, &mut self.gradients);
         let outcome = self
             .policy
             .decoder
-            .update(|parameters| optimiser.step(parameters, gradients, rate));
+            .optimise(&mut self.optimiser, &mut self.gradients, rate)?;
         let (gradient_norm, skipped) = match outcome {
             StepOutcome::Applied { gradient_norm } => (gradient_norm, false),
             StepOutcome::SkippedNonFinite { gradient_norm, .. } => (gradient_norm, true),

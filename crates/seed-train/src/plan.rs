@@ -68,6 +68,7 @@ impl Speeds {
             RandomKey::new(config.run.seed),
             &config.model.path,
         )?;
+        policy.place(&config.model)?;
         let decoder = &policy.decoder;
         let vocabulary = decoder.config().vocabulary_size;
         let length = LENGTH.min(decoder.config().max_positions - 1);

@@ -13,7 +13,7 @@ use seed_random::RandomKey;
 use seed_rollout::Conversation;
 
 use crate::TrainError;
-use crate::config::{self, AdapterSection, InitialiseSection, ModelShape};
+use crate::config::{self, AdapterSection, InitialiseSection, ModelSection, ModelShape};
 use crate::embedded;
 use crate::examples::ExampleRecord;
 
@@ -141,17 +141,27 @@ impl Policy {
         }
     }
 
+    /// Has the decoder compute where `section` says.
+    ///
+    /// # Errors
+    /// Where the program was not built for the device, there is none, or its memory does not hold the weights.
+    pub fn place(&mut self, section: &ModelSection) -> Result<(), TrainError> {
+        self.decoder = self.decoder.clone().placed(section.place()?)?;
+        Ok(())
+    }
+
     /// Puts back what [`Policy::save`] wrote: the adapter where the policy has one, else all weights.
     ///
     /// # Errors
     /// When the folder cannot be read, or holds an adapter of another base.
     pub fn restore(&mut self, folder: &Path, pack_tokens: usize) -> Result<(), TrainError> {
+        let place = self.decoder.place();
         if self.decoder.adapter().is_some() {
             self.load_adapter(folder)?;
         } else {
             self.decoder = Self::load_base(folder, false)?.decoder;
         }
-        self.decoder = self.decoder.clone().with_pack_tokens(pack_tokens);
+        self.decoder = self.decoder.clone().with_pack_tokens(pack_tokens).placed(place)?;
         Ok(())
     }
 
@@ -211,7 +221,7 @@ impl Policy {
     }
 
     /// Writes a directory, which must not exist: in PEFT's layout where the policy has an adapter, else a Hugging Face
-    /// directory.
+    /// directory. What a device has trained has to be [fetched](Decoder::fetch) before.
     ///
     /// # Errors
     /// When the directory exists or cannot be written.

@@ -50,8 +50,12 @@ pub(crate) fn open_run<C: Document>(directory: &Path, config: &C) -> Result<RunD
 /// Adds the optimiser's moments to a checkpoint.
 ///
 /// # Errors
-/// The failed write.
-pub(crate) fn write_optimiser(draft: &mut CheckpointDraft<'_>, optimiser: &AdamW) -> Result<(), TrainError> {
+/// The failed write, or a device that fails to give its moments.
+pub(crate) fn write_optimiser(
+    draft: &mut CheckpointDraft<'_>,
+    optimiser: &mut AdamW,
+) -> Result<(), TrainError> {
+    optimiser.fetch()?;
     let state = optimiser.state();
     let tensors: Vec<TensorView<'_>> = state
         .iter()

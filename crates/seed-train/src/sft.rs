@@ -84,6 +84,7 @@ pub fn sft(
         Policy::load(&config.model.path, config.model.thinking)?
     };
     policy.prepare(&config.adapter, key, &config.model.path)?;
+    policy.place(&config.model)?;
     let set = ExampleSet::new(&records, validation.as_deref(), &policy, &config.sft, key)?;
     drop(records);
     if set.dropped > 0 {
@@ -262,6 +263,7 @@ impl Session<'_> {
             // A finished run that is resumed ends with the same weights again.
             fs_err::remove_dir_all(&model)?;
         }
+        self.tuner.policy.decoder.fetch()?;
         self.tuner.policy.save(&model)?;
         Ok(SftSummary {
             updates: self.tuner.update,
@@ -286,9 +288,10 @@ impl Session<'_> {
         self.metrics.sync()?;
         let mut draft = self.store.begin(update)?;
         let folder = draft.folder(MODEL)?;
+        self.tuner.policy.decoder.fetch()?;
         self.tuner.policy.write_into(&folder)?;
         draft.adopt(MODEL)?;
-        write_optimiser(&mut draft, &self.tuner.optimiser)?;
+        write_optimiser(&mut draft, &mut self.tuner.optimiser)?;
         draft.write_json(
             STATE,
             &State {

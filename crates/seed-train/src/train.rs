@@ -114,6 +114,7 @@ fn prepare(
         RandomKey::new(config.run.seed),
         &config.model.path,
     )?;
+    policy.place(&config.model)?;
     if config.world.context == config::Context::Transcript {
         for change in policy.conversation.history_changes() {
             let text = format!(
@@ -301,9 +302,10 @@ impl Session {
         self.evaluations.sync()?;
         let mut draft = self.store.begin(iteration)?;
         let folder = draft.folder(MODEL)?;
+        self.trainer.policy.decoder.fetch()?;
         self.trainer.policy.write_into(&folder)?;
         draft.adopt(MODEL)?;
-        write_optimiser(&mut draft, &self.trainer.optimiser)?;
+        write_optimiser(&mut draft, &mut self.trainer.optimiser)?;
         if self.trainer.config().seed.teacher.moves()
             && let Some(teacher) = &self.trainer.teacher
         {

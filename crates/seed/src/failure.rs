@@ -90,7 +90,7 @@ impl From<TrainError> for Failure {
             | TrainError::Occupied { .. }
             | TrainError::NotAModel { .. } => ExitCode::Usage,
             TrainError::Run(run) => code_of_run(run),
-            TrainError::SelfCheck(_) => ExitCode::Internal,
+            TrainError::SelfCheck(_) | TrainError::DeviceMismatch(_) => ExitCode::Internal,
             other if other.is_resource() => ExitCode::Resource,
             _ => ExitCode::Data,
         };

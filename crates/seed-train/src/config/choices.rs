@@ -7,6 +7,9 @@ choice! {
     Precision {
         /// IEEE single precision: bit-reproducible on every CPU.
         F32 = "f32",
+        /// Matrices and what is multiplied with them in bfloat16, with master weights, gradient sums and optimiser state in
+        /// single precision. Not for `model.device = "cpu"`.
+        Bf16 = "bf16",
     }
 }
 

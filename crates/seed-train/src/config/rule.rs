@@ -22,6 +22,8 @@ pub enum Rule {
     FromBelow(f64, f64),
     /// A text or list with something in it.
     NotEmpty,
+    /// The name of what computes.
+    Device,
     /// The *name* of an environment variable, in capitals. A pasted secret fails this rule, and is not repeated in
     /// the message.
     EnvironmentVariable,
@@ -54,6 +56,9 @@ impl Rule {
                 Value::Array(items) => !items.is_empty(),
                 _ => true,
             },
+            Self::Device => value
+                .as_str()
+                .is_none_or(|text| text.parse::<seed_model::Device>().is_ok()),
             Self::EnvironmentVariable => value.as_str().is_none_or(is_variable_name),
             Self::WebAddress => value.as_str().is_none_or(is_plain_web_address),
         }
@@ -69,6 +74,9 @@ impl Rule {
             Self::AboveUpTo(low, high) => format!("above {low} and at most {high}"),
             Self::FromBelow(low, high) => format!("from {low} to below {high}"),
             Self::NotEmpty => "not empty".to_owned(),
+            Self::Device => {
+                "one of `cpu`, `candle-cpu`, `cuda:0`, `metal:0`, with the number of the GPU".to_owned()
+            }
             Self::EnvironmentVariable => "the name of an environment variable, in capitals".to_owned(),
             Self::WebAddress => "starting with http:// or https://, without user name or password".to_owned(),
         }

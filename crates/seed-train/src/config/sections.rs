@@ -16,7 +16,7 @@ use super::choices::{
     Teacher, TokenSelection, WorldName,
 };
 use super::rule::Rule::{
-    Above, AboveUpTo, Any, AtLeast, Between, EnvironmentVariable, FromBelow, NotEmpty, WebAddress,
+    Above, AboveUpTo, Any, AtLeast, Between, Device, EnvironmentVariable, FromBelow, NotEmpty, WebAddress,
 };
 use super::schema::{document, section};
 use super::validate;
@@ -40,6 +40,9 @@ section! {
     ModelSection = "model" {
         /// Hugging Face folder with config.json, safetensors and tokenizer.json, or a GGUF file.
         path: PathBuf = PathBuf::from("models/household-tiny"), NotEmpty;
+        /// What computes: `cpu` is the own kernels, for which every promise of equal bits holds. `cuda:0`, `metal:0` (with the
+        /// number of the GPU) and `candle-cpu` need a build with the feature `cuda`, `metal` or `composed`.
+        device: String = "cpu".to_owned(), Device;
         /// Number format of weights and arithmetic.
         precision: Precision = Precision::F32, Any;
         /// Longest sequence in tokens, prompt and response together, for acting and for analysis.
@@ -147,6 +150,9 @@ section! {
         /// Share of an iteration's rows, at least one, that are scored again before the update: the run stops when a
         /// log-prob is not the recorded one to the last bit. 0 checks nothing.
         self_check_share: f64 = 0.01, Between(0.0, 1.0), Runtime;
+        /// On other devices than `cpu`, where every row is scored again: the largest mean difference, in nats a token, between
+        /// the log-probs recorded and those of scoring; beyond it the run stops.
+        device_mismatch: f64 = 0.05, AtLeast(0.0), Runtime;
         /// Share of the latest 256 episodes that may end in an environment error before the run stops.
         max_error_share: f64 = 0.1, Between(0.0, 1.0), Runtime;
     }
@@ -440,5 +446,21 @@ impl TrainConfig {
     /// Whether training asks the endpoint for analyses.
     pub fn asks_endpoint(&self) -> bool {
         self.seed.analyser == Analyser::Endpoint && self.algorithm.name.has_teacher()
+    }
+}
+
+impl ModelSection {
+    /// What computes, and in which number format.
+    ///
+    /// # Errors
+    /// Where there is no device of this name, which the key's rule refuses too.
+    pub fn place(&self) -> Result<seed_model::Place, seed_model::ModelError> {
+        Ok(seed_model::Place {
+            device: self.device.parse()?,
+            precision: match self.precision {
+                Precision::F32 => seed_model::Precision::F32,
+                Precision::Bf16 => seed_model::Precision::Bf16,
+            },
+        })
     }
 }

@@ -321,6 +321,31 @@ fn recipes_are_valid_and_without_warnings() {
 }
 
 #[test]
+fn devices_are_named_and_refused_where_this_build_has_none() {
+    insta::assert_snapshot!(refusal("[model]\ndevice = \"gpu\"\n", &[]), @r#"
+    the training configuration `test.toml` has 1 problem:
+      test.toml:2: `model.device` is `"gpu"`, expected text, one of `cpu`, `candle-cpu`, `cuda:0`, `metal:0`, with the number of the GPU
+    "#);
+    insta::assert_snapshot!(refusal("[model]\nprecision = \"bf16\"\n", &[]), @r#"
+    the training configuration `test.toml` has 1 problem:
+      `model.device = "cpu"`: the device `cpu`: `precision` is bf16, it must be f32; bf16 is for the other devices
+    "#);
+    #[cfg(not(feature = "metal"))]
+    insta::assert_snapshot!(refusal("[model]\ndevice = \"metal:1\"\nprecision = \"bf16\"\n", &[]), @r#"
+    the training configuration `test.toml` has 1 problem:
+      `model.device = "metal:1"`: this program was built without `metal:1`: build it with `cargo build --release --features metal` (docs/models.md says what that needs), or set `model.device = "cpu"`
+    "#);
+    // The tests are built with `composed`.
+    let config = load("[model]\ndevice = \"candle-cpu\"\nprecision = \"bf16\"\n", &[])
+        .unwrap()
+        .config;
+    let place = config.model.place().unwrap();
+    assert_eq!(place.device, seed_model::Device::CandleCpu);
+    assert_eq!(place.precision, seed_model::Precision::Bf16);
+    assert!(TrainConfig::default().model.place().unwrap().is_native());
+}
+
+#[test]
 fn the_papers_settings_are_the_defaults() {
     let path = shipped().join("alfworld-qwen2.5-3b.toml");
     let paper = Loaded::<TrainConfig>::from_file(&path, &[]).unwrap().config;

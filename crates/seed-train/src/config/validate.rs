@@ -1,5 +1,7 @@
 //! Rules over several keys together: what cannot run, and what runs but hardly means what was written.
 
+use seed_model::Place;
+
 use super::choices::{
     Algorithm, Analyser, Context, EvaluationPrompt, GapZero, Gate, LearningRateSchedule, Normalisation,
     OutcomeFilter, Placement, SearchRetriever, SkillFrom, SkillMode, Teacher, WorldName,
@@ -7,11 +9,12 @@ use super::choices::{
 use super::demonstrations::DemonstrateConfig;
 use super::fine_tuning::SftConfig;
 use super::schema::{Findings, Origins};
-use super::sections::{SearchSection, TrainConfig, WorldSection};
+use super::sections::{ModelSection, SearchSection, TrainConfig, WorldSection};
 
 /// Checks a training configuration.
 pub(crate) fn check_training(config: &TrainConfig, origins: &Origins) -> Findings {
     let mut findings = Findings::default();
+    check_place(&config.model, &mut findings);
     check_sampling(config, &mut findings);
     check_lengths(config, &mut findings);
     if config.algorithm.name.has_teacher() {
@@ -61,6 +64,15 @@ pub(crate) fn check_demonstrations(config: &DemonstrateConfig, origins: &Origins
         );
     }
     findings
+}
+
+/// Whether this build computes where the configuration says.
+fn check_place(model: &ModelSection, findings: &mut Findings) {
+    if let Err(error) = model.place().and_then(Place::check) {
+        findings
+            .errors
+            .push(format!("`model.device = \"{}\"`: {error}", model.device));
+    }
 }
 
 fn check_sampling(config: &TrainConfig, findings: &mut Findings) {
@@ -395,6 +407,7 @@ fn warn_of_search_keys(
 /// Checks a fine-tuning configuration.
 pub(crate) fn check_fine_tuning(config: &SftConfig, origins: &Origins) -> Findings {
     let mut findings = Findings::default();
+    check_place(&config.model, &mut findings);
     let sft = &config.sft;
     let initialise = &config.initialise;
     if sft.data.is_empty() {

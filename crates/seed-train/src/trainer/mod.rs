@@ -8,6 +8,7 @@
 
 pub mod batch;
 mod cost;
+mod mismatch;
 mod names;
 pub mod options;
 mod rollout_metrics;
@@ -37,6 +38,7 @@ use crate::policy::Policy;
 use crate::prompted::{PlayedPanel, PromptedPanels};
 use crate::skills::{TaskSkills, record_sources};
 
+pub use self::mismatch::DeviceMismatch;
 pub use self::self_check::LogProbMismatch;
 pub use self::update::moving_average;
 
@@ -142,7 +144,8 @@ impl Trainer {
     /// Runs the next iteration.
     ///
     /// # Errors
-    /// [`LogProbMismatch`] when the rollout's log-probs are not the policy's, with the weights as they were; otherwise
+    /// [`LogProbMismatch`], or on a device [`DeviceMismatch`], when the rollout's log-probs are not the policy's, with the
+    /// weights as they were; otherwise
     /// when generation, scoring or the environments fail as a whole. The weights are then those before the iteration
     /// or part of its update; continue from the last checkpoint.
     pub fn run_iteration(&mut self, observer: &mut dyn Observer) -> Result<IterationOutput, TrainError> {
@@ -166,7 +169,11 @@ impl Trainer {
         rollout_metrics::record_advantages(&sequences, &advantages, &mut metrics);
         clock.measure("timing/self_check_seconds", || {
             let _span = tracing::info_span!("self_check").entered();
-            self.self_check(iteration, &trajectories, &sequences, &mut metrics)
+            if self.policy.decoder.place().is_native() {
+                self.self_check(iteration, &trajectories, &sequences, &mut metrics)
+            } else {
+                self.score_old(iteration, &mut sequences, &mut metrics)
+            }
         })?;
         cost.record("cost/self_check_tokens", self.rows_computed(), &mut metrics);
 
@@ -225,6 +232,7 @@ impl Trainer {
         if let Some(coefficient) = options::algorithm_options(&self.config).coefficient() {
             metrics.set("seed/coefficient", coefficient.at(iteration));
         }
+        self.policy.decoder.fetch()?;
         self.move_teacher(iteration);
         self.iteration = iteration;
         self.episodes += trajectories.len() as u64 + replayed;
@@ -388,6 +396,24 @@ impl Trainer {
             sequences,
             &chosen,
             self.config.rollout.temperature as f32,
+            iteration,
+            metrics,
+        )
+    }
+
+    /// On a device: scores every row, takes that as the old policy's log-probs, and stops where the rollout recorded
+    /// something too different.
+    fn score_old(
+        &self,
+        iteration: u64,
+        sequences: &mut [TrainedSequence],
+        metrics: &mut Metrics,
+    ) -> Result<(), TrainError> {
+        mismatch::score_old(
+            &self.policy.decoder,
+            sequences,
+            self.config.rollout.temperature as f32,
+            self.config.rollout.device_mismatch,
             iteration,
             metrics,
         )

@@ -4,6 +4,7 @@
 mod support;
 
 mod adapter;
+mod device;
 mod self_check;
 
 use seed_model::{Gradients, ScoreGradients};

@@ -80,7 +80,7 @@ pub(super) fn update(
                 options.recompute,
             )?;
             total.merge(objective.finish()?);
-            match decoder.update(|parameters| optimiser.step(parameters, gradients, options.learning_rate)) {
+            match decoder.optimise(optimiser, gradients, options.learning_rate)? {
                 StepOutcome::Applied { gradient_norm } => {
                     applied += 1;
                     norms += gradient_norm;
@@ -113,7 +113,7 @@ pub(super) fn update(
 }
 
 /// Moves `average` towards `policy`: `average = decay * average + (1 - decay) * policy`, element by element of what is
-/// trained. Of adapters this averages both matrices, not their product.
+/// trained. Of a policy on a device what was last fetched is taken. Of adapters this averages both matrices, not their product.
 pub fn moving_average(average: &mut Decoder, policy: &Decoder, decay: f64) {
     let _span = tracing::debug_span!("moving_average").entered();
     let (keep, take) = (decay as f32, (1.0 - decay) as f32);

@@ -19,7 +19,7 @@ pub enum Level {
 pub struct Finding {
     /// How much it matters.
     pub level: Level,
-    /// What was examined: `machine`, `model`, `data`, `endpoint`.
+    /// What was examined: `machine`, `model`, `adapter`, `data`, `endpoint`.
     pub area: &'static str,
     /// What is the case.
     pub text: String,

@@ -4,11 +4,13 @@
 //!
 //! Not for: configurations, which validate themselves, or repairing anything.
 
+mod adapter;
 mod endpoint;
 mod finding;
 mod machine;
 mod model;
 
+pub use adapter::examine_adapter;
 pub use endpoint::{Endpoint, examine_endpoint};
 pub use finding::{Finding, Level};
 pub use machine::{Machine, examine_machine, examine_memory};

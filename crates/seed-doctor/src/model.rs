@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use seed_model::{
-    ChatTemplate, Decoder, DecoderConfig, Engine, EngineOptions, GenerateRequest, Message, ModelDirectory,
-    ModelError, Parameters, Sampling, SequenceState, TokenSequence, Tokenizer, TurnFormat,
+    Adapter, ChatTemplate, Decoder, DecoderConfig, Engine, EngineOptions, GenerateRequest, Message,
+    ModelDirectory, ModelError, Parameters, Sampling, SequenceState, TokenSequence, Tokenizer, TurnFormat,
 };
 use seed_random::RandomKey;
 
@@ -38,8 +38,9 @@ pub fn unreadable_model(error: &impl ToString) -> Finding {
     )
 }
 
-/// What there is to say about a model, which is made to generate a few tokens.
-pub fn examine_model(directory: ModelDirectory) -> Vec<Finding> {
+/// What there is to say about a model, which is made to generate a few tokens, with `adapter` beside its weights if there
+/// is one.
+pub fn examine_model(directory: ModelDirectory, adapter: Option<Adapter>) -> Vec<Finding> {
     let mut findings = vec![sizes(&directory.config, &directory.parameters)];
     findings.push(embeddings(&directory.config));
     findings.push(vocabulary(&directory));
@@ -47,7 +48,7 @@ pub fn examine_model(directory: ModelDirectory) -> Vec<Finding> {
     stop_tokens(&directory, &mut findings);
     template(&directory, &mut findings);
     control_tokens(&directory, &mut findings);
-    findings.push(match computes(directory) {
+    findings.push(match computes(directory, adapter) {
         Ok(finding) => finding,
         Err(error) => unreadable_model(&error),
     });
@@ -266,12 +267,15 @@ fn control_tokens(directory: &ModelDirectory, findings: &mut Vec<Finding>) {
 }
 
 /// Generates a few tokens and scores them again.
-fn computes(directory: ModelDirectory) -> Result<Finding, ModelError> {
+fn computes(directory: ModelDirectory, adapter: Option<Adapter>) -> Result<Finding, ModelError> {
     let prompt = match &directory.chat {
         Some(chat) => chat.encode(&directory.tokenizer, &[Message::user("Hello")], true)?,
         None => directory.tokenizer.encode_text("Hello"),
     };
-    let decoder = Decoder::new(directory.config, directory.parameters)?;
+    let mut decoder = Decoder::new(directory.config, directory.parameters)?;
+    if let Some(adapter) = adapter {
+        decoder = decoder.with_adapter(adapter)?;
+    }
     let start = prompt.len();
     let mut engine = Engine::new(&decoder, EngineOptions::default());
     let request = GenerateRequest {

@@ -5,7 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
-use seed_model::{ElementType, ModelDirectory, ShardOptions, load_gguf, replace_directory, save_directory};
+use seed_model::{
+    ElementType, ModelDirectory, ShardOptions, is_adapter_directory, load_gguf, replace_directory,
+    save_directory,
+};
 use serde::Serialize;
 
 use crate::TrainError;
@@ -52,8 +55,17 @@ pub struct Imported {
 ///
 /// # Errors
 /// [`TrainError::Occupied`] where `out` exists and is not to be replaced, [`TrainError::NotAModel`] where it is to be
-/// replaced but is no model; [`TrainError::Model`] of the file, and of writing.
+/// replaced but is no model; [`TrainError::Adapter`] where `file` is an adapter's folder; [`TrainError::Model`] of the
+/// file, and of writing.
 pub fn import(file: &Path, out: &Path, options: ImportOptions) -> Result<Imported, TrainError> {
+    if is_adapter_directory(file) {
+        return Err(TrainError::Adapter {
+            path: file.to_owned(),
+            problem: "it is an adapter's folder, and model files are imported: write its base with the adapter in it as a \
+                      model with `seed merge`"
+                .to_owned(),
+        });
+    }
     // Before gigabytes have been read.
     let occupied = fs::symlink_metadata(out).is_ok();
     if occupied && !options.replace {

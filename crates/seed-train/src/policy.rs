@@ -61,7 +61,7 @@ impl Policy {
     }
 
     fn load_base(path: &Path, thinking: bool) -> Result<Self, TrainError> {
-        Self::from_directory(read_model(path)?, path, thinking)
+        Self::from_directory(read_base(path)?, path, thinking)
     }
 
     fn from_directory(directory: ModelDirectory, path: &Path, thinking: bool) -> Result<Self, TrainError> {
@@ -277,12 +277,66 @@ impl Policy {
     }
 }
 
-/// Reads a Hugging Face directory or a file whose name ends in `.gguf`; `embedded:household-tiny` is the small policy
-/// inside the program.
+/// A model as it was read, for those who need no chat format.
+pub struct ReadModel {
+    /// The weights and what belongs to them; those of the base, where there is an adapter.
+    pub directory: ModelDirectory,
+    /// What the path named, if that was an adapter's folder.
+    pub adapter: Option<ReadAdapter>,
+}
+
+/// An adapter as it was read, beside the base it belongs to.
+pub struct ReadAdapter {
+    /// The adapter.
+    pub adapter: Adapter,
+    /// Where its base was found.
+    pub base: PathBuf,
+    /// Whether the adapter says which weights it was trained beside. If it does, they are the base's.
+    pub names_base: bool,
+}
+
+impl ReadModel {
+    /// One model: where there is an adapter, its base with the adapter merged into the matrices.
+    ///
+    /// # Errors
+    /// [`TrainError::Model`] where the adapter does not fit the base, which reading has ruled out.
+    pub fn merged(self) -> Result<ModelDirectory, TrainError> {
+        let mut directory = self.directory;
+        if let Some(read) = self.adapter {
+            directory.parameters = read.adapter.merged(&directory.config, &directory.parameters)?;
+        }
+        Ok(directory)
+    }
+}
+
+/// Reads a Hugging Face directory, a file whose name ends in `.gguf`, or an adapter's directory in PEFT's layout together
+/// with the base that it names; `embedded:household-tiny` is the small policy inside the program.
 ///
 /// # Errors
-/// When a file is missing or broken; the error names it.
-pub fn read_model(path: &Path) -> Result<ModelDirectory, TrainError> {
+/// When a file is missing or broken (the error names it), or the base is not the adapter's.
+pub fn read_model(path: &Path) -> Result<ReadModel, TrainError> {
+    if !is_adapter_directory(path) {
+        return Ok(ReadModel {
+            directory: read_base(path)?,
+            adapter: None,
+        });
+    }
+    let base = find_base(path)?;
+    let directory = read_base(&base)?;
+    let read = load_adapter(path, &directory.config)?;
+    read.check_base(path, &directory.parameters.digest().to_hex())?;
+    Ok(ReadModel {
+        directory,
+        adapter: Some(ReadAdapter {
+            adapter: read.adapter,
+            base,
+            names_base: read.base_digest.is_some(),
+        }),
+    })
+}
+
+/// Reads a model's own weights.
+fn read_base(path: &Path) -> Result<ModelDirectory, TrainError> {
     Ok(match embedded::find(path) {
         Some(embedded) => load_directory(embedded.unpack()?.path())?,
         None if is_gguf(path) => load_gguf(path)?,

@@ -51,7 +51,7 @@ fn shown(findings: &[Finding], all: bool) -> String {
 
 #[test]
 fn a_sound_model_has_nothing_wrong() {
-    let findings = examine_model(model(Some(CHATML_TEMPLATE), vec![1]));
+    let findings = examine_model(model(Some(CHATML_TEMPLATE), vec![1]), None);
     insta::assert_snapshot!(shown(&findings, true), @r"
     Fine: qwen3: 6784 parameters, 26.5 KiB in f32; context of 128 tokens
     Fine: input and output embeddings are one tensor (tied)
@@ -67,7 +67,7 @@ fn a_sound_model_has_nothing_wrong() {
 
 #[test]
 fn what_is_wrong_is_found() {
-    let findings = examine_model(model(None, vec![]));
+    let findings = examine_model(model(None, vec![]), None);
     insta::assert_snapshot!(shown(&findings, false), @r"
     Wrong: no token ends a response: every one would go on to its greatest length
     Wrong: there is no chat template, which playing, fine-tuning and chats need
@@ -81,7 +81,7 @@ fn a_template_that_changes_history_is_told() {
     let template = "{%- for message in messages -%}<|im_start|>{{ message.role }}{{ '\\n' }}\
         {{- message.content.split('</think>')[-1].lstrip('\\n') }}<|im_end|>{{ '\\n' }}{%- endfor -%}\
         {%- if add_generation_prompt -%}<|im_start|>assistant{{ '\\n' }}{%- endif -%}";
-    let findings = examine_model(model(Some(template), vec![1]));
+    let findings = examine_model(model(Some(template), vec![1]), None);
     insta::assert_snapshot!(shown(&findings, false), @"Warning: the template changes history: `<think>` blocks are removed from the history");
 }
 
@@ -90,7 +90,7 @@ fn a_template_that_changes_history_is_told() {
 fn a_turn_ended_by_the_next_one_is_told() {
     let template = "{%- for message in messages -%}<|im_start|>{{ message.role }}{{ '\\n' }}{{ message.content }}\
         {%- endfor -%}{%- if add_generation_prompt -%}<|im_start|>assistant{{ '\\n' }}{%- endif -%}";
-    let findings = examine_model(model(Some(template), vec![1]));
+    let findings = examine_model(model(Some(template), vec![1]), None);
     insta::assert_snapshot!(shown(&findings, false), @"Warning: the model's turn is ended by `<|im_start|>` (0), which begins the next turn");
 }
 
@@ -98,7 +98,7 @@ fn a_turn_ended_by_the_next_one_is_told() {
 #[test]
 fn a_template_without_turns_is_wrong() {
     let template = "{{ messages[-1].content }}<|im_end|>";
-    let findings = examine_model(model(Some(template), vec![1]));
+    let findings = examine_model(model(Some(template), vec![1]), None);
     insta::assert_snapshot!(shown(&findings, false), @"Wrong: chat template: it leaves out a message or changes the order; conversations of this model cannot be built turn by turn");
 }
 
@@ -107,7 +107,7 @@ fn weights_that_have_diverged_are_wrong() {
     let mut directory = model(Some(CHATML_TEMPLATE), vec![1]);
     let index = directory.parameters.index_of("model.norm.weight").unwrap();
     directory.parameters.get_mut(index).fill(f32::INFINITY);
-    let findings = examine_model(directory);
+    let findings = examine_model(directory, None);
     assert_eq!(findings.last().unwrap().level, Level::Wrong);
     assert!(findings.last().unwrap().text.contains("not finite"));
 }

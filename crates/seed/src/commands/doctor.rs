@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use console::style;
 use seed_doctor::{
-    Endpoint, Finding, Level, Machine, examine_endpoint, examine_machine, examine_memory, examine_model,
-    unreadable_model,
+    Endpoint, Finding, Level, Machine, examine_adapter, examine_endpoint, examine_machine, examine_memory,
+    examine_model, unreadable_model,
 };
 use seed_env::Split;
 use seed_run::ExitCode;
 use seed_train::config::TrainConfig;
-use seed_train::policy;
+use seed_train::policy::{self, ReadModel};
 use seed_train::world::open_world;
 use serde_json::json;
 
@@ -78,7 +78,14 @@ pub(crate) fn run(command: &Doctor, output: Output) -> Outcome {
 
 fn examine(path: &Path) -> Vec<Finding> {
     match policy::read_model(path) {
-        Ok(directory) => examine_model(directory),
+        Ok(ReadModel { directory, adapter }) => {
+            let mut findings = Vec::new();
+            if let Some(read) = &adapter {
+                findings.extend(examine_adapter(&read.adapter, &read.base, read.names_base));
+            }
+            findings.extend(examine_model(directory, adapter.map(|read| read.adapter)));
+            findings
+        }
         Err(error) => vec![unreadable_model(&chain(&error))],
     }
 }

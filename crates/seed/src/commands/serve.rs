@@ -16,7 +16,8 @@ use crate::failure::{Failure, Outcome};
 pub(crate) fn run(command: &Serve, output: Output) -> Outcome {
     let display = Display::new(output);
     set_threads(command.threads)?;
-    let directory = read_model(&command.model)?;
+    // Merged, an adapter costs nothing at each token.
+    let directory = read_model(&command.model)?.merged()?;
     let model = ServedModel::new(name(command)?, directory)?;
     let options = ServeOptions {
         token_variable: command.token_env.clone(),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use fs_err as fs;
 use safetensors::SafeTensors;
 use seed_model::{
-    ChatTemplate, Decoder, Engine, EngineOptions, Family, FinishReason, GenerateRequest, HistoryChange,
-    ModelDirectory, Parameters, RopeScaling, Sampling, SequenceState, ShardOptions, TokenSequence, Tokenizer,
-    TurnFormat, load_directory, save_directory, train_byte_level_bpe,
+    Adapter, AdapterOptions, ChatTemplate, Decoder, DirectoryContents, Engine, EngineOptions, Family,
+    FinishReason, GenerateRequest, HistoryChange, ModelDirectory, Parameters, RopeScaling, Sampling,
+    SequenceState, ShardOptions, Target, TokenSequence, Tokenizer, TurnFormat, load_adapter, load_directory,
+    save_adapter, save_directory, train_byte_level_bpe,
 };
-use seed_random::RandomKey;
+use seed_random::{Draw, RandomKey};
 use serde_json::{Value, json};
 
 use super::export::model;
@@ -344,4 +345,72 @@ fn temperature_missing() {
             .iter()
             .all(|&mass| mass < 0.0 && mass >= 0.8f32.ln() - 1e-6)
     );
+}
+
+#[test]
+fn lora_merge_mismatch() {
+    let ModelDirectory {
+        config,
+        parameters,
+        tokenizer,
+        chat,
+        end_tokens,
+    } = model(Family::Qwen2, RopeScaling::None);
+    let options = AdapterOptions {
+        targets: Target::ALL.to_vec(),
+        rank: 4,
+        alpha: 8.0,
+        rank_stabilised: false,
+    };
+    let adapter = Adapter::initialise(options, &config, RandomKey::new(5)).unwrap();
+    let base = Decoder::new(config, parameters).unwrap();
+    let mut decoder = base.clone().with_adapter(adapter).unwrap();
+    let mut generator = RandomKey::new(6).generator();
+    decoder.update(|trained| {
+        for index in 0..trained.len() {
+            if trained.name(index).ends_with("lora_B.weight") {
+                trained
+                    .get_mut(index)
+                    .fill_with(|| (0.2 * generator.unit() - 0.1) as f32);
+            }
+        }
+    });
+    let adapter = decoder.adapter().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("adapter");
+    let digest = base.parameters().digest().to_hex();
+    save_adapter(&place, adapter, "base", &digest).unwrap();
+    let written: Value =
+        serde_json::from_str(&fs::read_to_string(place.join("adapter_config.json")).unwrap()).unwrap();
+    assert_eq!(
+        (&written["r"], &written["lora_alpha"], &written["use_rslora"]),
+        (&json!(4), &json!(8), &json!(false))
+    );
+    let read = load_adapter(&place, base.config()).unwrap();
+    assert_eq!(read.adapter.options().scale(), 2.0);
+    // Merged, written and read again, as another program gets it.
+    let merged = read.adapter.merged(base.config(), base.parameters()).unwrap();
+    let place = folder.path().join("merged");
+    let contents = DirectoryContents {
+        config: base.config(),
+        parameters: &merged,
+        tokenizer: &tokenizer,
+        chat: chat.as_ref(),
+        end_tokens: &end_tokens,
+    };
+    save_directory(&place, contents, ShardOptions::default()).unwrap();
+    let merged = load_directory(&place).unwrap();
+    let merged = Decoder::new(merged.config, merged.parameters).unwrap();
+    let ids: Vec<u32> = (0..40).map(|index| index * 17 % 300).collect();
+    let logits = |decoder: &Decoder| decoder.logits(&ids).unwrap();
+    let difference = |left: &Decoder, right: &Decoder| {
+        let (left, right) = (logits(left), logits(right));
+        let pairs = left.iter().zip(&right);
+        pairs
+            .map(|(left, right)| (left - right).abs())
+            .fold(0.0, f32::max)
+    };
+    let off = difference(&merged, &decoder);
+    assert!(off <= 1e-5, "merged logits are off by {off}");
+    assert!(difference(&base, &decoder) > 0.1, "the adapter changes nothing");
 }

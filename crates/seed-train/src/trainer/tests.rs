@@ -5,9 +5,10 @@ mod support;
 
 mod adapter;
 mod device;
+mod faults;
 mod self_check;
 
-use seed_model::{Gradients, ScoreGradients};
+use seed_model::{Gradients, ScoreGradients, TokenSequence};
 use seed_random::Draw;
 
 use self::support::TinyModel;

@@ -118,6 +118,14 @@ impl ApiError {
         }
     }
 
+    /// Weights are fixed.
+    pub(crate) fn fixed_weights() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "this server does not change its weights; start it with `--weights-from FOLDER` to allow it",
+        )
+    }
+
     /// Generation failed.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)

@@ -16,6 +16,7 @@ mod request;
 mod response;
 mod server;
 mod text;
+mod update;
 mod worker;
 
 pub use error::ServeError;

@@ -1,8 +1,9 @@
 //! The model that a server shows.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use seed_model::{ChatTemplate, Decoder, DecoderConfig, ModelDirectory, Tokenizer};
+use seed_model::{ChatTemplate, Decoder, DecoderConfig, ModelDirectory, ModelError, Tokenizer, load_weights};
 
 use crate::ServeError;
 
@@ -23,8 +24,48 @@ pub(crate) struct Facts {
     /// Tokens that prompt and response may have together.
     pub(crate) context: usize,
     pub(crate) vocabulary_size: usize,
+    weights: RwLock<Arc<Weights>>,
+}
+
+/// Which weights the model has.
+#[derive(Debug)]
+pub(crate) struct Weights {
     /// Equal for equal weights, configuration and tokenizer.
     pub(crate) fingerprint: String,
+    /// The name under which they were published, if they were since the start.
+    pub(crate) version: Option<String>,
+}
+
+impl Facts {
+    /// The weights at present.
+    pub(crate) fn weights(&self) -> Arc<Weights> {
+        Arc::clone(&self.weights.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Gives the decoder the weights of a folder, which must be of the same architecture.
+pub(crate) fn replace_weights(
+    decoder: &mut Decoder,
+    facts: &Facts,
+    folder: &Path,
+    version: Option<&str>,
+) -> Result<(), String> {
+    let text = |error: ModelError| error.to_string();
+    let (config, parameters) = load_weights(folder).map_err(text)?;
+    let of = |config: &DecoderConfig| config.parameter_shapes();
+    if of(&config) != of(decoder.config()) {
+        return Err(format!(
+            "`{}` holds a model of other sizes than the one served",
+            folder.display()
+        ));
+    }
+    decoder.update(|current| *current = parameters);
+    let weights = Weights {
+        fingerprint: fingerprint(decoder, &facts.tokenizer).map_err(text)?,
+        version: version.map(str::to_owned),
+    };
+    *facts.weights.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(weights);
+    Ok(())
 }
 
 impl ServedModel {
@@ -43,7 +84,10 @@ impl ServedModel {
         }
         let decoder = Decoder::new(directory.config, directory.parameters)?;
         let facts = Facts {
-            fingerprint: fingerprint(&decoder, &directory.tokenizer)?,
+            weights: RwLock::new(Arc::new(Weights {
+                fingerprint: fingerprint(&decoder, &directory.tokenizer)?,
+                version: None,
+            })),
             opening_tokens: directory.tokenizer.opening_tokens(),
             context: decoder.config().max_positions,
             vocabulary_size: decoder.config().vocabulary_size,
@@ -80,7 +124,7 @@ impl ServedModel {
     }
 }
 
-fn fingerprint(decoder: &Decoder, tokenizer: &Tokenizer) -> Result<String, ServeError> {
+fn fingerprint(decoder: &Decoder, tokenizer: &Tokenizer) -> Result<String, ModelError> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(decoder.config().to_json().as_bytes());
     hasher.update(tokenizer.to_json()?.as_bytes());

@@ -1,6 +1,7 @@
 //! What a server is told when it starts.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use seed_model::EngineOptions;
@@ -28,6 +29,8 @@ pub struct ServeOptions {
     pub drain_timeout: Duration,
     /// Random numbers of requests without a seed of their own come from this one and the number of the request.
     pub seed: u64,
+    /// Folder below which weights may be read when a request says so; `None` = such requests are refused.
+    pub weights_folder: Option<PathBuf>,
 }
 
 impl ServeOptions {
@@ -42,6 +45,7 @@ impl ServeOptions {
             body_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_mins(1),
             seed: 0,
+            weights_folder: None,
         }
     }
 

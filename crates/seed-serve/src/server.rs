@@ -33,8 +33,8 @@ use crate::api_error::{ApiError, json_response};
 use crate::model::Facts;
 use crate::request::{Asked, Form};
 use crate::response::{Answer, Chunks, Whole};
-use crate::worker::{Event, Job, Worker};
-use crate::{ServeError, ServeOptions, ServedModel, body};
+use crate::worker::{self, Command, Event, Job};
+use crate::{ServeError, ServeOptions, ServedModel, body, update};
 
 /// Between two looks at whether to stop.
 const STOP_POLL: Duration = Duration::from_millis(50);
@@ -45,7 +45,7 @@ pub struct Server {
     address: SocketAddr,
     model: ServedModel,
     shared: Shared,
-    jobs: Receiver<Job>,
+    commands: Receiver<Command>,
 }
 
 /// How a server ended.
@@ -55,13 +55,13 @@ pub struct Drained {
     pub abandoned: usize,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     facts: Arc<Facts>,
-    options: ServeOptions,
+    pub(crate) options: ServeOptions,
     guard: Guard,
     /// One permit for each sequence in progress or waiting.
     places: Arc<Semaphore>,
-    jobs: Sender<Job>,
+    pub(crate) commands: Sender<Command>,
     /// When the server was started, in seconds since 1970.
     started: u64,
     answers: AtomicU64,
@@ -84,7 +84,7 @@ impl Server {
         let listener = TcpListener::bind(options.address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let (sender, jobs) = channel();
+        let (sender, commands) = channel();
         Ok(Self {
             listener,
             address,
@@ -92,13 +92,13 @@ impl Server {
                 facts: Arc::clone(&model.facts),
                 places: Arc::new(Semaphore::new(options.places())),
                 guard,
-                jobs: sender,
+                commands: sender,
                 started: now(),
                 answers: AtomicU64::new(0),
                 options,
             },
             model,
-            jobs,
+            commands,
         })
     }
 
@@ -121,14 +121,14 @@ impl Server {
             .enable_time()
             .build()?;
         let working = Arc::new(AtomicBool::new(true));
-        let worker = {
-            let (model, jobs, working) = (self.model, self.jobs, Arc::clone(&working));
+        let thread = {
+            let (model, commands, working) = (self.model, self.commands, Arc::clone(&working));
             let options = self.shared.options.clone();
             std::thread::Builder::new()
                 .name("generation".to_owned())
                 .spawn(move || {
                     let _ended = Ended(working);
-                    Worker::new(&model.decoder, &model.facts, &options).run(&jobs);
+                    worker::work(model, &options, &commands);
                 })?
         };
         let (total, drain) = (self.shared.options.places(), self.shared.options.drain_timeout);
@@ -161,7 +161,7 @@ impl Server {
         let abandoned = total.saturating_sub(sequences.available_permits());
         // Ends what still runs, and with it the last of the senders that the worker listens to.
         runtime.shutdown_background();
-        worker.join().map_err(|_| ServeError::Panicked)?;
+        thread.join().map_err(|_| ServeError::Panicked)?;
         served?;
         Ok(Drained { abandoned })
     }
@@ -186,6 +186,7 @@ fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completion))
+        .route("/update_weights_from_disk", post(update_weights))
         .route("/v1/models", get(models))
         .route("/v1/models/{*name}", get(model))
         .layer(from_fn_with_state(Arc::clone(&shared), authorise))
@@ -252,6 +253,11 @@ async fn completion(State(shared): State<Arc<Shared>>, headers: HeaderMap, body:
     answer.unwrap_or_else(IntoResponse::into_response)
 }
 
+async fn update_weights(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body) -> Response {
+    let answer = update::update_weights(&shared, &headers, body).await;
+    answer.unwrap_or_else(IntoResponse::into_response)
+}
+
 /// Reads a request, hands it to the worker, and answers.
 async fn generate(
     shared: Arc<Shared>,
@@ -288,13 +294,15 @@ async fn generate(
             Form::Completion => format!("cmpl-{}-{number}", shared.started),
         },
         created: now(),
+        weights: None,
     };
     let stream = asked.stream;
     let job = Job {
         asked,
         events: sender,
     };
-    shared.jobs.send(job).map_err(|_| ended())?;
+    let sent = shared.commands.send(Command::Generate(job));
+    sent.map_err(|_| ended())?;
     if stream {
         let pieces = Pieces {
             events,
@@ -318,7 +326,7 @@ async fn collect(mut events: UnboundedReceiver<Event>, mut whole: Whole) -> Resu
 }
 
 /// What a request is told whose worker is no more.
-fn ended() -> ApiError {
+pub(crate) fn ended() -> ApiError {
     ApiError::internal(ENDED)
 }
 

@@ -3,6 +3,7 @@
 //! Not for: HTTP, or the form of answers.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -10,11 +11,12 @@ use seed_model::sampler::Alternative;
 use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Generation, ModelError, SequenceState};
 use seed_random::RandomKey;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
-use crate::ServeOptions;
-use crate::model::Facts;
+use crate::model::{Facts, Weights, replace_weights};
 use crate::request::Asked;
 use crate::text::{Piece, TextStream};
+use crate::{ServeOptions, ServedModel};
 
 /// A request on its way to the engine.
 pub(crate) struct Job {
@@ -23,9 +25,27 @@ pub(crate) struct Job {
     pub(crate) events: UnboundedSender<Event>,
 }
 
+/// What the worker is told.
+pub(crate) enum Command {
+    /// To answer a request.
+    Generate(Job),
+    /// To go on with other weights, once the requests before have been answered.
+    Replace(Replacement),
+}
+
+/// Other weights.
+pub(crate) struct Replacement {
+    pub(crate) folder: PathBuf,
+    pub(crate) version: Option<String>,
+    /// Told whether it was done, or why not.
+    pub(crate) done: oneshot::Sender<Result<(), String>>,
+}
+
 /// What happens to a response.
 #[derive(Debug)]
 pub(crate) enum Event {
+    /// Its request was taken up, with these weights.
+    Begun { weights: Arc<Weights> },
     /// It grew.
     Grown {
         /// Its number in the answer.
@@ -143,8 +163,26 @@ impl Choice {
     }
 }
 
+/// Works until nobody can send commands any more and all requests are answered.
+pub(crate) fn work(model: ServedModel, options: &ServeOptions, commands: &Receiver<Command>) {
+    let ServedModel { mut decoder, facts } = model;
+    let mut requests = 0;
+    loop {
+        let mut worker = Worker::new(&decoder, &facts, options, requests);
+        let replacement = worker.run(commands);
+        requests = worker.requests;
+        let Some(replacement) = replacement else {
+            return;
+        };
+        let version = replacement.version.as_deref();
+        let result = replace_weights(&mut decoder, &facts, &replacement.folder, version);
+        // Whoever asked may be gone.
+        let _ = replacement.done.send(result);
+    }
+}
+
 /// The engine with the responses in it.
-pub(crate) struct Worker<'a> {
+struct Worker<'a> {
     decoder: &'a Decoder,
     facts: &'a Facts,
     engine: Engine<'a>,
@@ -162,13 +200,13 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(decoder: &'a Decoder, facts: &'a Facts, options: &ServeOptions) -> Self {
+    fn new(decoder: &'a Decoder, facts: &'a Facts, options: &ServeOptions, requests: u64) -> Self {
         Self {
             decoder,
             facts,
             engine: Engine::new(decoder, options.engine),
             key: RandomKey::new(options.seed),
-            requests: 0,
+            requests,
             waiting: VecDeque::new(),
             max_active: options.engine.max_active,
             choices: BTreeMap::new(),
@@ -176,26 +214,43 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Works until nobody can send requests any more and all are done.
-    pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
+    /// Works until all is answered, and then either nobody can send commands any more or weights are to be replaced.
+    fn run(&mut self, commands: &Receiver<Command>) -> Option<Replacement> {
+        let mut replacement = None;
         loop {
-            if self.choices.is_empty() && self.waiting.is_empty() {
-                match jobs.recv() {
-                    Ok(job) => self.enqueue(&job),
-                    Err(_) => return,
+            while replacement.is_none() {
+                let command = if self.is_idle() {
+                    commands.recv().ok()?
+                } else {
+                    match commands.try_recv() {
+                        Ok(command) => command,
+                        Err(_) => break,
+                    }
+                };
+                match command {
+                    Command::Generate(job) => self.enqueue(&job),
+                    Command::Replace(asked) => replacement = Some(asked),
                 }
             }
-            while let Ok(job) = jobs.try_recv() {
-                self.enqueue(&job);
+            if self.is_idle() {
+                return replacement;
             }
             self.step();
         }
+    }
+
+    /// Whether all requests so far are answered.
+    fn is_idle(&self) -> bool {
+        self.choices.is_empty() && self.waiting.is_empty()
     }
 
     /// Lets the prompts of a request wait.
     fn enqueue(&mut self, job: &Job) {
         let number = self.requests;
         self.requests += 1;
+        let weights = self.facts.weights();
+        // Where nobody listens any more, the next look at the request gives it up.
+        let _ = job.events.send(Event::Begun { weights });
         let key = match job.asked.seed {
             Some(seed) => RandomKey::new(seed),
             None => self.key.with("request", number),

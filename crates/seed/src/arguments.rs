@@ -348,6 +348,9 @@ pub(crate) struct Serve {
     /// Seconds that requests in progress may go on after a signal to stop.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub drain: u64,
+    /// Folder below which `POST /update_weights_from_disk` may read weights; unset refuses it.
+    #[arg(long, value_name = "FOLDER")]
+    pub weights_from: Option<PathBuf>,
     /// Seed of the requests that bring none.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,

@@ -36,6 +36,7 @@ impl Chunks {
     pub(crate) fn add(&mut self, event: Event) -> Vec<String> {
         let mut pieces = Vec::new();
         match event {
+            Event::Begun { weights } => self.answer.weights = Some(weights),
             Event::Grown { choice, text, tokens } => {
                 self.begin(choice, &mut pieces);
                 self.tokens += tokens.len();

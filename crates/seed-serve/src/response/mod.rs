@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::model::Facts;
+use crate::model::{Facts, Weights};
 use crate::request::{Asked, Form};
 use crate::worker::EndCause;
 
@@ -25,6 +25,8 @@ pub(crate) struct Answer {
     pub(crate) id: String,
     /// When it was begun, in seconds since 1970.
     pub(crate) created: u64,
+    /// The weights, once generation has begun.
+    pub(crate) weights: Option<Arc<Weights>>,
 }
 
 impl Answer {
@@ -40,7 +42,12 @@ impl Answer {
         head.insert("object".to_owned(), json!(object));
         head.insert("created".to_owned(), json!(self.created));
         head.insert("model".to_owned(), json!(self.facts.name));
-        head.insert("system_fingerprint".to_owned(), json!(self.facts.fingerprint));
+        let weights = self.weights.as_deref();
+        let fingerprint = weights.map(|weights| weights.fingerprint.as_str());
+        head.insert("system_fingerprint".to_owned(), json!(fingerprint));
+        if let Some(version) = weights.and_then(|weights| weights.version.as_deref()) {
+            head.insert("weight_version".to_owned(), json!(version));
+        }
         head
     }
 

@@ -39,6 +39,7 @@ impl Whole {
     /// Adds what happened.
     pub(crate) fn add(&mut self, event: Event) -> Result<(), ApiError> {
         match event {
+            Event::Begun { weights } => self.answer.weights = Some(weights),
             Event::Grown { choice, text, tokens } => {
                 if let Some(choice) = self.choices.get_mut(choice) {
                     choice.text.push_str(&text);

@@ -29,6 +29,7 @@ pub(crate) fn run(command: &Serve, output: Output) -> Outcome {
         max_body_bytes: command.max_body,
         drain_timeout: Duration::from_secs(command.drain),
         seed: command.seed,
+        weights_folder: command.weights_from.clone(),
         ..ServeOptions::new(command.address)
     };
     let context = model.config().max_positions;

@@ -373,4 +373,12 @@ pub enum ModelError {
         "on a device, the base of an adapter is frozen: place a decoder without adapter there to train its parameters"
     )]
     DeviceFrozen,
+    /// An inference engine outside of this process failed.
+    #[error("{owner}: the external engine failed: {problem}")]
+    Engine {
+        /// Which request.
+        owner: String,
+        /// What happened.
+        problem: String,
+    },
 }

@@ -67,6 +67,11 @@ impl SequenceState {
         self.caches.first().map_or(0, KeyValueCache::len)
     }
 
+    /// Appends tokens that are to be read later.
+    pub fn extend(&mut self, tokens: &[u32]) {
+        self.tokens.extend_from_slice(tokens);
+    }
+
     /// Forgets all tokens from position `length` on, for instance to retry a turn.
     pub fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);

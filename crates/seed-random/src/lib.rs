@@ -69,6 +69,17 @@ impl RandomKey {
         bytes.copy_from_slice(&self.0[..8]);
         u64::from_le_bytes(bytes)
     }
+
+    /// The whole key as 64 hexadecimal digits, for a process that is to draw from the same stream.
+    pub fn to_hex(&self) -> String {
+        blake3::Hash::from_bytes(self.0).to_hex().to_string()
+    }
+
+    /// The key that [`RandomKey::to_hex`] wrote; `None` for anything else.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let hash = blake3::Hash::from_hex(text).ok()?;
+        Some(Self(*hash.as_bytes()))
+    }
 }
 
 /// Draws from a sequential generator with fixed algorithms, so that a library upgrade cannot move them.
@@ -175,6 +186,22 @@ mod tests {
                 vec![2, 5, 7, 0, 4, 1, 3, 6]
             )
         );
+    }
+
+    #[test]
+    fn a_key_survives_being_written() {
+        let key = RandomKey::new(3).with("step", 4);
+        let text = key.to_hex();
+        assert_eq!(text.len(), 64);
+        assert_eq!(RandomKey::from_hex(&text), Some(key));
+        for other in [
+            "",
+            &text[1..],
+            &format!("{text}0"),
+            &text.replace(&text[..1], "g"),
+        ] {
+            assert_eq!(RandomKey::from_hex(other), None, "{other}");
+        }
     }
 
     #[test]

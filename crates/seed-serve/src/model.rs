@@ -43,13 +43,13 @@ impl Facts {
     }
 }
 
-/// Gives the decoder the weights of a folder, which must be of the same architecture.
+/// Gives the decoder the weights of a folder, which must be of the same architecture, and returns their digest.
 pub(crate) fn replace_weights(
     decoder: &mut Decoder,
     facts: &Facts,
     folder: &Path,
     version: Option<&str>,
-) -> Result<(), String> {
+) -> Result<String, String> {
     let text = |error: ModelError| error.to_string();
     let (config, parameters) = load_weights(folder).map_err(text)?;
     let of = |config: &DecoderConfig| config.parameter_shapes();
@@ -65,7 +65,7 @@ pub(crate) fn replace_weights(
         version: version.map(str::to_owned),
     };
     *facts.weights.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(weights);
-    Ok(())
+    Ok(decoder.parameters().digest().to_hex().to_string())
 }
 
 impl ServedModel {

@@ -37,8 +37,8 @@ pub(crate) enum Command {
 pub(crate) struct Replacement {
     pub(crate) folder: PathBuf,
     pub(crate) version: Option<String>,
-    /// Told whether it was done, or why not.
-    pub(crate) done: oneshot::Sender<Result<(), String>>,
+    /// Told the digest of the new weights, or why they were not taken.
+    pub(crate) done: oneshot::Sender<Result<String, String>>,
 }
 
 /// What happens to a response.
@@ -310,7 +310,9 @@ impl<'a> Worker<'a> {
             max_length: self.facts.context,
             sampling: asked.sampling,
             stop: Arc::clone(&asked.stop_tokens),
-            key: waiting.key.with("choice", choice as u64),
+            key: asked
+                .random_key
+                .unwrap_or_else(|| waiting.key.with("choice", choice as u64)),
         };
         self.engine
             .submit_listing(request, asked.log_probs.unwrap_or(0))?;

@@ -8,6 +8,7 @@ mod completion;
 use std::sync::Arc;
 
 use seed_model::Sampling;
+use seed_random::RandomKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -49,6 +50,8 @@ pub(crate) struct Asked {
     /// Texts that end a response; none is empty.
     pub(crate) stop_texts: Arc<[String]>,
     pub(crate) seed: Option<u64>,
+    /// The stream from which the one response is drawn, in place of one from a seed.
+    pub(crate) random_key: Option<RandomKey>,
     /// How many alternatives are listed with each token's log-prob; `None` where log-probs are not asked for.
     pub(crate) log_probs: Option<usize>,
     /// Whether the answer comes piece by piece.
@@ -116,6 +119,7 @@ impl Asked {
         let max_new_tokens = max_new_tokens(form, &mut fields, facts)?;
         let sampling = sampling(&mut fields)?;
         let seed: Option<i64> = fields.take("seed")?;
+        let random_key = random_key(&mut fields, prompts.len() * choices)?;
         let (stop_tokens, stop_texts) = stops(&mut fields, facts)?;
         let stream: bool = fields.take("stream")?.unwrap_or(false);
         let stream_usage = stream_usage(&mut fields, stream)?;
@@ -134,6 +138,7 @@ impl Asked {
             stop_tokens,
             stop_texts,
             seed: seed.map(i64::cast_unsigned),
+            random_key,
             log_probs,
             stream,
             stream_usage,
@@ -174,6 +179,22 @@ fn max_new_tokens(form: Form, fields: &mut Fields, facts: &Facts) -> Result<usiz
         Form::Completion => 16,
     };
     Ok(newer.or(older).unwrap_or(default).min(facts.context))
+}
+
+/// A trainer's own stream, so that a response is the one that the trainer would have drawn itself.
+fn random_key(fields: &mut Fields, responses: usize) -> Result<Option<RandomKey>, ApiError> {
+    let wrong = |message: &str| ApiError::field("random_key", message);
+    let Some(text) = fields.take::<String>("random_key")? else {
+        return Ok(None);
+    };
+    if responses != 1 {
+        return Err(wrong(
+            "`random_key` draws one response: give one prompt and `n` = 1",
+        ));
+    }
+    let key = RandomKey::from_hex(&text);
+    key.map(Some)
+        .ok_or_else(|| wrong("`random_key` must be 64 hexadecimal digits"))
 }
 
 fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {

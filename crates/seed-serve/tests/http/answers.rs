@@ -313,6 +313,19 @@ fn seeds_repeat_and_their_absence_does_not() {
 }
 
 #[test]
+fn a_key_draws_what_it_draws_without_a_server() {
+    let server = Running::start(|_| {});
+    let key = RandomKey::new(4).with("choice", 2);
+    let body = json!({
+        "model": "tiny", "prompt": [40, 41], "random_key": key.to_hex(), "seed": 9, "max_tokens": 20,
+        "return_token_ids": true,
+    });
+    let choice = server.choices(COMPLETIONS, &body).remove(0);
+    let expected = expected(&[40, 41], 4, 2, Sampling::default(), 20);
+    assert_eq!(ids(&choice["token_ids"]), expected.token_ids);
+}
+
+#[test]
 fn log_probs_of_completions_name_tokens_and_places() {
     let server = Running::start(|_| {});
     let body = json!({

@@ -47,6 +47,8 @@ fn what_is_not_supported_is_refused_by_name() {
         (CHAT, json!({"top_p": 0}), "top_p"),
         (CHAT, json!({"top_k": -2}), "top_k"),
         (CHAT, json!({"n": 0}), "n"),
+        (CHAT, json!({"random_key": "5"}), "random_key"),
+        (CHAT, json!({"random_key": "0".repeat(64), "n": 2}), "random_key"),
         (CHAT, json!({"max_tokens": 0}), "max_tokens"),
         (
             CHAT,

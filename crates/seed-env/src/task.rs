@@ -87,6 +87,8 @@ pub enum Outcome {
     EnvironmentError,
     /// A step exceeded its deadline; such an episode is counted and never trained.
     TimeOut,
+    /// The engine that generates did not answer usably; such an episode is counted and never trained.
+    EngineError,
     /// The run was stopped while the episode was going on; never trained.
     Cancelled,
 }
@@ -94,7 +96,10 @@ pub enum Outcome {
 impl Outcome {
     /// Whether an episode with this outcome may be trained on.
     pub fn trains(self) -> bool {
-        !matches!(self, Self::EnvironmentError | Self::TimeOut | Self::Cancelled)
+        !matches!(
+            self,
+            Self::EnvironmentError | Self::TimeOut | Self::EngineError | Self::Cancelled
+        )
     }
 }
 

@@ -117,6 +117,12 @@ pub enum AnalyserError {
         /// What is wrong with the last one.
         reason: String,
     },
+    /// The engine on which the policy itself answers gave no usable answer.
+    #[error("the engine gave no answer: {problem}")]
+    Engine {
+        /// What happened.
+        problem: String,
+    },
     /// The analyser broke its contract.
     #[error("the analyser gave no result for request `{id}`")]
     NoResult {

@@ -15,7 +15,8 @@ mod trajectory;
 pub use conversation::{Conversation, Truncation};
 pub use error::RolloutError;
 pub use rollout::{
-    Decoration, EpisodeRequest, Generator, Progress, RolloutOptions, RolloutReport, TokenBudget, rollout,
+    Decoration, EpisodeRequest, FailedRequest, Generator, Progress, RolloutOptions, RolloutReport,
+    TokenBudget, rollout,
 };
 pub use sequence::{Segment, Sequence, SequenceOptions};
 pub use trajectory::{FinishKind, Step, Trajectory};

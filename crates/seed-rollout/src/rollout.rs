@@ -29,6 +29,17 @@ pub trait Generator {
     /// # Errors
     /// When the model fails.
     fn prefill(&mut self, state: SequenceState, tokens: &[u32]) -> Result<SequenceState, ModelError>;
+    /// For each of `prompts`, a state that has read a beginning, and the ids left to read, at least one. Whoever reads
+    /// prompts itself can share what they have in common.
+    ///
+    /// # Errors
+    /// When the model fails.
+    fn prefill_shared(&mut self, prompts: &[Vec<u32>]) -> Result<Vec<(SequenceState, Vec<u32>)>, ModelError> {
+        Ok(prompts
+            .iter()
+            .map(|prompt| (self.empty_state(), prompt.clone()))
+            .collect())
+    }
     /// Queues a request.
     ///
     /// # Errors
@@ -39,8 +50,21 @@ pub trait Generator {
     /// # Errors
     /// When the model fails.
     fn step(&mut self) -> Result<Vec<Generation>, ModelError>;
+    /// The requests that failed alone since the last call, while the others go on. An engine in this process has none.
+    fn take_failures(&mut self) -> Vec<FailedRequest> {
+        Vec::new()
+    }
     /// Whether nothing is queued or running.
     fn is_idle(&self) -> bool;
+}
+
+/// A request that gets no response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedRequest {
+    /// The request's id.
+    pub id: u64,
+    /// What happened.
+    pub problem: String,
 }
 
 impl Generator for Engine<'_> {
@@ -49,6 +73,9 @@ impl Generator for Engine<'_> {
     }
     fn prefill(&mut self, state: SequenceState, tokens: &[u32]) -> Result<SequenceState, ModelError> {
         Engine::prefill(self, state, tokens)
+    }
+    fn prefill_shared(&mut self, prompts: &[Vec<u32>]) -> Result<Vec<(SequenceState, Vec<u32>)>, ModelError> {
+        Engine::prefill_shared(self, prompts)
     }
     fn submit(&mut self, request: GenerateRequest) -> Result<(), ModelError> {
         Engine::submit(self, request)
@@ -221,6 +248,13 @@ pub fn rollout(
             break;
         }
         let finished = generator.step()?;
+        for failed in generator.take_failures() {
+            let slot = failed.id as usize;
+            player.give_up(failed)?;
+            playing -= 1;
+            player.forget(slot);
+            progress.count(&player.episodes, slot, observer);
+        }
         if finished.is_empty() {
             continue;
         }
@@ -446,6 +480,23 @@ impl Player<'_> {
             }
         };
         Ok((state, vec![*last]))
+    }
+
+    /// Ends an episode whose response does not come.
+    fn give_up(&mut self, failed: FailedRequest) -> Result<(), RolloutError> {
+        let unknown = RolloutError::UnknownRequest {
+            id: failed.id,
+            episodes: self.episodes.len(),
+        };
+        let Some(episode) = self.episodes.get_mut(failed.id as usize) else {
+            return Err(unknown);
+        };
+        if episode.pending.take().is_none() {
+            return Err(unknown);
+        }
+        episode.trajectory.outcome = Outcome::EngineError;
+        episode.trajectory.error = Some(failed.problem);
+        Ok(())
     }
 
     /// Lets go of what only the next turn of an episode would have needed.

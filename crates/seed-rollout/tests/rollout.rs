@@ -5,13 +5,16 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use seed_env::testing::{Failures, Injection, ToyOptions};
 use seed_env::{ContextKind, EnvironmentPool, ErrorBudget, Outcome, PoolError, PoolOptions, World};
-use seed_model::{Engine, EngineOptions};
-use seed_rollout::{EpisodeRequest, FinishKind, Progress, RolloutError, Trajectory, Truncation, rollout};
+use seed_model::{Engine, EngineOptions, GenerateRequest, Generation, ModelError, SequenceState};
+use seed_rollout::{
+    EpisodeRequest, FailedRequest, FinishKind, Generator, Progress, RolloutError, Trajectory, Truncation,
+    rollout,
+};
 use support::{Fixture, Scripted, bits, forgiving, requests, toy};
 
 const CONTEXTS: [ContextKind; 2] = [ContextKind::Windowed, ContextKind::Transcript];
@@ -383,6 +386,107 @@ fn failing_environments_become_outcomes_and_touch_nobody_else() {
             assert!(trajectory.episode_return().is_finite());
         }
         assert!((10..30).contains(&failed), "{failed} of 40 failed");
+    }
+}
+
+/// An engine that does not answer some requests, in the place of one that answers all.
+struct Unreliable<'a> {
+    engine: Engine<'a>,
+    /// Requests so far, by episode.
+    asked: BTreeMap<u64, usize>,
+    lost: Vec<FailedRequest>,
+    told: Vec<FailedRequest>,
+}
+
+impl Generator for Unreliable<'_> {
+    fn empty_state(&self) -> SequenceState {
+        Generator::empty_state(&self.engine)
+    }
+
+    fn prefill(&mut self, state: SequenceState, tokens: &[u32]) -> Result<SequenceState, ModelError> {
+        self.engine.prefill(state, tokens)
+    }
+
+    fn submit(&mut self, request: GenerateRequest) -> Result<(), ModelError> {
+        let (id, turn) = (request.id, self.asked.entry(request.id).or_default());
+        *turn += 1;
+        // Every third episode loses its second response, every fifth its first.
+        if id.is_multiple_of(3) && *turn == 2 || id.is_multiple_of(5) {
+            let problem = format!("lost turn {turn}");
+            self.lost.push(FailedRequest { id, problem });
+            return Ok(());
+        }
+        self.engine.submit(request)
+    }
+
+    fn step(&mut self) -> Result<Vec<Generation>, ModelError> {
+        self.told.append(&mut self.lost);
+        self.engine.step()
+    }
+
+    fn take_failures(&mut self) -> Vec<FailedRequest> {
+        std::mem::take(&mut self.told)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lost.is_empty() && self.engine.is_idle()
+    }
+}
+
+#[test]
+fn a_request_without_a_response_ends_its_episode_and_touches_nobody_else() {
+    let fixture = Fixture::new();
+    let (_, world) = toy(ToyOptions::default());
+    for context in CONTEXTS {
+        let options = seed_rollout::RolloutOptions {
+            max_active: 4,
+            ..fixture.options(context)
+        };
+        let sound = fixture.play(
+            &world,
+            requests(&*world, 6, 2),
+            &options,
+            EngineOptions::default(),
+        );
+        let mut generator = Unreliable {
+            engine: Engine::new(&fixture.decoder, EngineOptions::default()),
+            asked: BTreeMap::new(),
+            lost: Vec::new(),
+            told: Vec::new(),
+        };
+        let mut finished = Vec::new();
+        let report = fixture.play_with(
+            &mut generator,
+            &world,
+            requests(&*world, 6, 2),
+            &options,
+            &mut |progress| finished.push(progress.finished),
+        );
+        assert_eq!(finished, (1..=12).collect::<Vec<_>>(), "each episode ends once");
+        let mut broken = 0;
+        for (id, (found, expected)) in report.trajectories.iter().zip(&sound.trajectories).enumerate() {
+            let steps = if id.is_multiple_of(5) {
+                Some(0)
+            } else if id.is_multiple_of(3) && expected.steps.len() > 1 {
+                Some(1)
+            } else {
+                None
+            };
+            let Some(steps) = steps else {
+                assert_eq!(found, expected, "{context:?}, episode {id}");
+                continue;
+            };
+            broken += 1;
+            assert_eq!(found.outcome, Outcome::EngineError);
+            assert!(!found.outcome.trains());
+            assert_eq!(found.steps.len(), steps);
+            assert_eq!(found.error, Some(format!("lost turn {}", steps + 1)));
+            // What was sampled before is as it was.
+            for (found, expected) in found.steps.iter().zip(&expected.steps) {
+                assert_eq!(found.response_ids, expected.response_ids);
+            }
+        }
+        assert!(broken > 3, "{broken}");
     }
 }
 

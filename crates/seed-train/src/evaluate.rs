@@ -176,6 +176,7 @@ pub fn outcome_name(outcome: Outcome) -> &'static str {
         Outcome::OutOfTokens => "out_of_tokens",
         Outcome::EnvironmentError => "environment_error",
         Outcome::TimeOut => "time_out",
+        Outcome::EngineError => "engine_error",
         Outcome::Cancelled => "cancelled",
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Not for: what is asked, which is the dialects'.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub struct Client {
     base: String,
     key: Option<Secret>,
     agent: ureq::Agent,
+    retries: AtomicU64,
 }
 
 impl Client {
@@ -51,7 +53,7 @@ impl Client {
             Some(variable) => {
                 let key = std::env::var(variable).ok().and_then(|text| Secret::read(&text));
                 let rule = "an environment variable that holds a key";
-                let key = key.ok_or_else(|| wrong("key_variable", variable, rule))?;
+                let key = key.ok_or_else(|| wrong("api_key_env", variable, rule))?;
                 if !address.is_encrypted && !address.is_loopback {
                     return Err(wrong(
                         "url",
@@ -68,7 +70,13 @@ impl Client {
             options,
             base,
             key,
+            retries: AtomicU64::new(0),
         })
+    }
+
+    /// Attempts after a first one that failed, over all calls so far.
+    pub fn retries(&self) -> u64 {
+        self.retries.load(Ordering::Relaxed)
     }
 
     /// The whole address of a path.
@@ -90,6 +98,7 @@ impl Client {
             if !passes || attempt >= self.options.attempts {
                 return Err(error);
             }
+            self.retries.fetch_add(1, Ordering::Relaxed);
             thread::sleep(delay);
             delay = delay.saturating_mul(2);
             attempt += 1;

@@ -6,6 +6,7 @@
 //! Not for: sending.
 
 use seed_model::Sampling;
+use seed_random::RandomKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -27,21 +28,25 @@ pub(crate) struct Ask {
     pub(crate) max_new_tokens: usize,
     pub(crate) sampling: Sampling,
     pub(crate) stop: Vec<u32>,
-    /// Below 2^63, which every engine takes.
-    pub(crate) seed: u64,
+    /// The stream to draw from. Other engines than `seed serve` take a number made from it.
+    pub(crate) key: RandomKey,
     /// The model or adapter.
     pub(crate) model: String,
+    /// Ids are below this.
+    pub(crate) vocabulary_size: usize,
 }
 
 /// What an engine sampled.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) token_ids: Vec<u32>,
-    pub(crate) log_probs: Vec<f32>,
+pub struct Answer {
+    /// The sampled ids, the end token included.
+    pub token_ids: Vec<u32>,
+    /// The log-prob that the engine gives for each.
+    pub log_probs: Vec<f32>,
     /// Whether a stop token ended it.
-    pub(crate) stopped: bool,
+    pub stopped: bool,
     /// The weights it was sampled with, where the engine says so.
-    pub(crate) version: Option<String>,
+    pub version: Option<String>,
 }
 
 impl Dialect {
@@ -69,23 +74,32 @@ impl Dialect {
         } else {
             json!(sampling.top_k)
         };
+        // Below 2^63, which every engine takes.
+        let seed = ask.key.to_u64() >> 1;
         match self {
-            Self::Vllm | Self::Seed => json!({
-                "model": ask.model,
-                "prompt": ask.ids,
-                "max_tokens": ask.max_new_tokens,
-                "temperature": sampling.temperature,
-                "top_p": sampling.top_p,
-                "top_k": top_k,
-                "seed": ask.seed,
-                // The stop set is the caller's own.
-                "ignore_eos": true,
-                "stop_token_ids": ask.stop,
-                "logprobs": 0,
-                "return_token_ids": true,
-                "skip_special_tokens": false,
-                "stream": false,
-            }),
+            Self::Vllm | Self::Seed => {
+                let mut body = json!({
+                    "model": ask.model,
+                    "prompt": ask.ids,
+                    "max_tokens": ask.max_new_tokens,
+                    "temperature": sampling.temperature,
+                    "top_p": sampling.top_p,
+                    "top_k": top_k,
+                    "seed": seed,
+                    // The stop set is the caller's own.
+                    "ignore_eos": true,
+                    "stop_token_ids": ask.stop,
+                    "logprobs": 0,
+                    "return_token_ids": true,
+                    "skip_special_tokens": false,
+                    "stream": false,
+                });
+                if self == Self::Seed {
+                    // The engine in this process would draw from the same stream.
+                    body["random_key"] = json!(ask.key.to_hex());
+                }
+                body
+            }
             Self::Sglang => {
                 let mut body = json!({
                     "input_ids": ask.ids,
@@ -94,7 +108,7 @@ impl Dialect {
                         "temperature": sampling.temperature,
                         "top_p": sampling.top_p,
                         "top_k": top_k,
-                        "sampling_seed": ask.seed,
+                        "sampling_seed": seed,
                         "stop_token_ids": ask.stop,
                         "skip_special_tokens": false,
                     },
@@ -217,6 +231,10 @@ fn check(ask: &Ask, answer: &Answer) -> Result<(), String> {
             "there are {tokens} ids where 1 to {} were asked for",
             ask.max_new_tokens
         ));
+    }
+    let known = |id: &&u32| (**id as usize) < ask.vocabulary_size;
+    if let Some(id) = answer.token_ids.iter().find(|id| !known(id)) {
+        return Err(format!("id {id} is not in the policy's vocabulary"));
     }
     // Rounding may put a certain token a little above zero.
     if let Some(value) = answer

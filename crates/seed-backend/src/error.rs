@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum BackendError {
     /// An option is out of its range.
-    #[error("`{option}` is `{value}`; it must be {rule}")]
+    #[error("the engine's `{option}` is `{value}`; it must be {rule}")]
     Option {
         /// The option.
         option: &'static str,
@@ -55,6 +55,43 @@ pub enum BackendError {
         /// What the answer names.
         found: String,
     },
+    /// The engine says that it read other weights than were written.
+    #[error(
+        "the engine read weights of digest `{found}` from `{folder}`, where `{expected}` was written: see that it reads that folder"
+    )]
+    Digest {
+        /// The folder.
+        folder: String,
+        /// Digest of what was written.
+        expected: String,
+        /// Digest of what was read.
+        found: String,
+    },
+    /// An adapter would be added to weights that hold one already.
+    #[error(
+        "the engine holds the merged weights `{weights}`, so an adapter would be applied twice: start it anew with the base \
+         and `engine.weights = \"adapter\"`, or keep `engine.weights = \"disk\"`"
+    )]
+    AppliedTwice {
+        /// The weights that the engine holds.
+        weights: String,
+    },
+    /// The engine's own model is not the adapter's base.
+    #[error(
+        "the engine's `{model}` is not the base of the adapter: log-probs differ from the base's by {measured} nats {measure}, \
+         more than {limit}; start the engine with the base itself. Were it the base with the adapter merged in, the adapter \
+         would be applied twice"
+    )]
+    Base {
+        /// The model's name at the engine.
+        model: String,
+        /// How it was measured: `on average` or `at most`.
+        measure: &'static str,
+        /// What was found.
+        measured: f64,
+        /// What is allowed.
+        limit: f64,
+    },
     /// This kind of engine cannot do that.
     #[error("{dialect} engines cannot {what}; {instead}")]
     Unsupported {
@@ -77,4 +114,14 @@ pub enum BackendError {
         /// What is allowed.
         limit: f64,
     },
+}
+
+impl BackendError {
+    /// Whether what is wrong concerns the engine's weights and so every answer of it.
+    pub(crate) fn is_of_all_requests(&self) -> bool {
+        matches!(
+            self,
+            Self::Version { .. } | Self::Digest { .. } | Self::AppliedTwice { .. }
+        )
+    }
 }

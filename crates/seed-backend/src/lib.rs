@@ -15,9 +15,9 @@ mod options;
 mod weights;
 
 pub use client::Client;
-pub use dialect::Dialect;
+pub use dialect::{Answer, Dialect};
 pub use error::BackendError;
-pub use generator::RemoteGenerator;
+pub use generator::{RemoteGenerator, Sample};
 pub use mismatch::{Mismatch, MismatchLimit};
 pub use options::BackendOptions;
-pub use weights::PublishedWeights;
+pub use weights::{PublishedWeights, VERSION_PREFIX};

@@ -18,6 +18,8 @@ pub struct Mismatch {
     divergence: f64,
     /// Largest absolute difference.
     pub largest: f64,
+    /// Tokens that differ by more than the mean may.
+    pub over: usize,
 }
 
 /// What is allowed.
@@ -31,13 +33,17 @@ pub struct MismatchLimit {
 
 impl Mismatch {
     /// Adds the tokens of a sequence: the log-probs that the engine gave and those of scoring, in the same order.
-    pub fn add(&mut self, engine: &[f32], trainer: &[f32]) {
+    pub fn add(&mut self, engine: &[f32], trainer: &[f32], limit: MismatchLimit) {
         for (&engine, &trainer) in engine.iter().zip(trainer) {
             let difference = f64::from(trainer) - f64::from(engine);
             self.tokens += 1;
             self.sum += difference.abs();
             self.divergence += difference.exp_m1() - difference;
-            self.largest = self.largest.max(difference.abs());
+            // `f64::max` would pass over what is not a number.
+            if difference.is_nan() || difference.abs() > self.largest {
+                self.largest = difference.abs();
+            }
+            self.over += usize::from(difference.is_nan() || difference.abs() > limit.mean);
         }
     }
 
@@ -50,6 +56,11 @@ impl Mismatch {
     /// tokens.
     pub fn divergence(&self) -> f64 {
         self.over_tokens(self.divergence)
+    }
+
+    /// Share of tokens that differ by more than the mean may; 0 over no tokens.
+    pub fn over_share(&self) -> f64 {
+        self.over_tokens(self.over as f64)
     }
 
     fn over_tokens(&self, sum: f64) -> f64 {
@@ -95,12 +106,13 @@ mod tests {
     fn differences_are_averaged_over_tokens() {
         let mut mismatch = Mismatch::default();
         assert_eq!((mismatch.mean(), mismatch.divergence()), (0.0, 0.0));
-        mismatch.add(&[-1.0, -2.0], &[-1.0, -1.75]);
-        mismatch.add(&[-0.5, -0.5], &[-0.5, -0.5]);
+        mismatch.add(&[-1.0, -2.0], &[-1.0, -1.75], LIMIT);
+        mismatch.add(&[-0.5, -0.5], &[-0.5, -0.5], LIMIT);
         assert_eq!(
             (mismatch.tokens, mismatch.mean(), mismatch.largest),
             (4, 0.0625, 0.25)
         );
+        assert_eq!((mismatch.over, mismatch.over_share()), (1, 0.25));
         assert!((mismatch.divergence() - (0.25f64.exp() - 1.25) / 4.0).abs() < 1e-12);
         assert_eq!(mismatch.check(LIMIT), Ok(()));
     }
@@ -109,7 +121,7 @@ mod tests {
     fn too_large_differences_are_refused() {
         let refused = |engine: &[f32], trainer: &[f32]| {
             let mut mismatch = Mismatch::default();
-            mismatch.add(engine, trainer);
+            mismatch.add(engine, trainer, LIMIT);
             mismatch.check(LIMIT).unwrap_err().to_string()
         };
         let mean = refused(&[-1.0, -1.0], &[-1.25, -1.25]);

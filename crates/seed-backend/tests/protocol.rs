@@ -2,52 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+mod support;
+
 use std::path::Path;
-use std::thread::JoinHandle;
 
 use seed_backend::{BackendError, BackendOptions, Client, Dialect, PublishedWeights};
-use serde_json::{Value, json};
-
-/// A stub that answers one connection after the other, and returns the paths and bodies it got.
-fn stub(answers: Vec<(u16, Value)>) -> (String, JoinHandle<Vec<(String, Value)>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let thread = std::thread::spawn(move || {
-        let exchange = |(status, answer): (u16, Value)| {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let mut line = String::new();
-            reader.read_line(&mut line).unwrap();
-            let path = line.split(' ').nth(1).unwrap().to_owned();
-            let mut length = 0;
-            loop {
-                let mut header = String::new();
-                reader.read_line(&mut header).unwrap();
-                let header = header.trim().to_ascii_lowercase();
-                if header.is_empty() {
-                    break;
-                }
-                if let Some(value) = header.strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let answer = answer.to_string();
-            write!(
-                stream,
-                "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{answer}",
-                answer.len()
-            )
-            .unwrap();
-            (path, serde_json::from_slice(&body).unwrap())
-        };
-        answers.into_iter().map(exchange).collect()
-    });
-    (url, thread)
-}
+use serde_json::json;
+use support::{Answer, stub};
 
 fn client(url: &str, dialect: Dialect) -> Client {
     let options = BackendOptions {
@@ -63,10 +24,12 @@ fn sglang_reads_a_model_from_disk() {
     let taken =
         json!({"success": true, "message": "Succeeded to update model weights.", "num_paused_requests": 0});
     // The first attempt meets a busy engine.
-    let (url, calls) = stub(vec![(503, json!({})), (200, taken)]);
-    let published = client(&url, Dialect::Sglang)
-        .publish_model(Path::new("/weights/step-2"), "step-2")
+    let (url, calls) = stub(vec![Answer::Body(503, "{}".to_owned()), Answer::json(&taken)]);
+    let client = client(&url, Dialect::Sglang);
+    let published = client
+        .publish_model(Path::new("/weights/step-2"), "step-2", "0123")
         .unwrap();
+    assert_eq!(client.retries(), 1);
     let version = "step-2".to_owned();
     assert_eq!(published, PublishedWeights::Model { version });
     let calls = calls.join().unwrap();
@@ -84,21 +47,66 @@ fn sglang_reads_a_model_from_disk() {
 #[test]
 fn an_engine_that_does_not_take_the_weights_is_an_error() {
     let refused = json!({"success": false, "message": "no such folder"});
-    let (url, _calls) = stub(vec![(200, refused)]);
+    let (url, _calls) = stub(vec![Answer::json(&refused)]);
     let error = client(&url, Dialect::Sglang)
-        .publish_model(Path::new("/weights"), "1")
+        .publish_model(Path::new("/weights"), "1", "0123")
         .unwrap_err();
     assert!(error.to_string().contains("no such folder"), "{error}");
     let error = client("http://127.0.0.1:1", Dialect::Vllm)
-        .publish_model(Path::new("/weights"), "1")
+        .publish_model(Path::new("/weights"), "1", "0123")
         .unwrap_err();
     assert!(matches!(error, BackendError::Unsupported { .. }));
 }
 
 #[test]
+fn an_engine_that_read_other_weights_is_an_error() {
+    let publish = |dialect, digest: serde_json::Value| {
+        let taken = json!({"success": true, "message": "", "weights_digest": digest});
+        let (url, _calls) = stub(vec![Answer::json(&taken)]);
+        client(&url, dialect).publish_model(Path::new("/weights"), "1", "0123")
+    };
+    assert!(publish(Dialect::Seed, json!("0123")).is_ok());
+    assert_eq!(
+        publish(Dialect::Seed, json!("4567")).unwrap_err(),
+        BackendError::Digest {
+            folder: "/weights".to_owned(),
+            expected: "0123".to_owned(),
+            found: "4567".to_owned(),
+        }
+    );
+    let silent = publish(Dialect::Seed, json!(null)).unwrap_err().to_string();
+    assert!(silent.contains("does not say which weights it read"), "{silent}");
+    // SGLang has no digest; answers name the version.
+    assert!(publish(Dialect::Sglang, json!(null)).is_ok());
+}
+
+/// Known elsewhere as miles#1087: merged weights were synced, then the adapter was loaded over them.
+#[test]
+fn an_adapter_is_not_loaded_over_merged_weights() {
+    let taken = json!({"success": true, "message": ""});
+    let (url, calls) = stub(vec![Answer::json(&taken)]);
+    let client = client(&url, Dialect::Sglang);
+    let merged = client
+        .publish_model(Path::new("/weights/1"), "seed-model-000001-00", "0123")
+        .unwrap();
+    let error = client
+        .publish_adapter(Path::new("/adapters/2"), "seed-adapter-000002-00", &merged)
+        .unwrap_err();
+    assert_eq!(
+        error,
+        BackendError::AppliedTwice {
+            weights: "seed-model-000001-00".to_owned()
+        }
+    );
+    assert!(error.to_string().contains("applied twice"), "{error}");
+    // The engine was not asked to load it.
+    assert_eq!(calls.join().unwrap().len(), 1);
+}
+
+#[test]
 fn adapters_get_a_new_name_and_the_old_one_goes() {
     for (dialect, prefix) in [(Dialect::Vllm, "/v1"), (Dialect::Sglang, "")] {
-        let (url, calls) = stub(vec![(200, json!("Success")); 3]);
+        let (url, calls) = stub(vec![Answer::json(&json!("Success")); 3]);
         let client = client(&url, dialect);
         let first = client
             .publish_adapter(Path::new("/adapters/1"), "policy-1", &PublishedWeights::Initial)
@@ -126,6 +134,28 @@ fn adapters_get_a_new_name_and_the_old_one_goes() {
     }
 }
 
+/// The answer to a first attempt was lost, or the engine was started anew: neither is a failure.
+#[test]
+fn adapters_that_are_there_or_gone_already_are_as_they_should_be() {
+    let status = |status, text: &str| Answer::Body(status, json!({"message": text}).to_string());
+    let (url, calls) = stub(vec![
+        status(400, "The lora adapter 'policy-2' has already been loaded."),
+        status(404, "The lora adapter 'policy-1' cannot be found."),
+    ]);
+    let before = PublishedWeights::Adapter {
+        name: "policy-1".to_owned(),
+    };
+    let name = "policy-2".to_owned();
+    assert_eq!(
+        client(&url, Dialect::Vllm).publish_adapter(Path::new("/adapters/2"), "policy-2", &before),
+        Ok(PublishedWeights::Adapter { name })
+    );
+    assert_eq!(calls.join().unwrap().len(), 2);
+    let (url, _calls) = stub(vec![status(400, "No such folder: /adapters/2")]);
+    let refused = client(&url, Dialect::Vllm).publish_adapter(Path::new("/adapters/2"), "policy-2", &before);
+    assert!(matches!(refused, Err(BackendError::Status { status: 400, .. })));
+}
+
 #[test]
 fn calls_end_after_their_attempts() {
     let publish = |url: &str| {
@@ -133,7 +163,10 @@ fn calls_end_after_their_attempts() {
             .publish_adapter(Path::new("/a"), "a", &PublishedWeights::Initial)
             .unwrap_err()
     };
-    let (url, calls) = stub(vec![(500, json!({"error": "out of memory"})); 2]);
+    let (url, calls) = stub(vec![
+        Answer::Body(500, r#"{"error":"out of memory"}"#.to_owned());
+        2
+    ]);
     assert_eq!(
         publish(&url),
         BackendError::Status {
@@ -145,7 +178,7 @@ fn calls_end_after_their_attempts() {
     );
     assert_eq!(calls.join().unwrap().len(), 2);
     // What the engine refuses is not asked again.
-    let (url, calls) = stub(vec![(404, json!({}))]);
+    let (url, calls) = stub(vec![Answer::Body(404, "{}".to_owned())]);
     assert!(matches!(publish(&url), BackendError::Status { attempts: 1, .. }));
     calls.join().unwrap();
     for url in ["http://user:word@host", "nothing", "http://host/?a"] {

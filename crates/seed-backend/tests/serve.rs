@@ -2,53 +2,38 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
 
+mod support;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use seed_backend::{
-    BackendError, BackendOptions, Client, Dialect, Mismatch, MismatchLimit, PublishedWeights, RemoteGenerator,
+    Answer, BackendError, BackendOptions, Client, Dialect, Mismatch, MismatchLimit, PublishedWeights,
+    RemoteGenerator, Sample,
 };
 use seed_model::{
-    CHATML_TOKENS, Decoder, DecoderConfig, Family, FinishReason, GenerateRequest, Generation, ModelDirectory,
-    Parameters, RopeScaling, Sampling, SequenceState, ShardOptions, TokenSequence, save_directory,
-    train_byte_level_bpe,
+    Decoder, Engine, EngineOptions, FinishReason, GenerateRequest, Generation, ModelDirectory, Sampling,
+    SequenceState, ShardOptions, TokenSequence, save_directory,
 };
 use seed_random::RandomKey;
 use seed_rollout::Generator;
 use seed_serve::{ServeOptions, ServedModel, Server};
+use support::{CONTEXT, model};
 
-const CONTEXT: usize = 64;
-
-fn model(seed: u64) -> ModelDirectory {
-    let config = DecoderConfig {
-        family: Family::Qwen3,
-        vocabulary_size: 300,
-        hidden_size: 16,
-        intermediate_size: 24,
-        layers: 2,
-        query_heads: 2,
-        key_value_heads: 1,
-        head_dim: 8,
-        rms_norm_epsilon: 1e-5,
-        rope_theta: 10_000.0,
-        rope_scaling: RopeScaling::None,
-        max_positions: CONTEXT,
-        tied_embeddings: true,
-        attention_bias: false,
-        query_key_norm: true,
-        initializer_range: 0.3,
-        begin_token: None,
-        end_tokens: vec![1],
-    };
-    let parameters = Parameters::initialise(&config, RandomKey::new(seed));
-    let tokenizer = train_byte_level_bpe(["again and again"; 2], 290, &CHATML_TOKENS).unwrap();
-    ModelDirectory::new(config, parameters, tokenizer, None).unwrap()
-}
+const LIMIT: MismatchLimit = MismatchLimit {
+    mean: 0.05,
+    largest: 2.0,
+};
 
 /// Runs `work` with the address of a server of the model.
 fn serving<R>(model: ModelDirectory, weights: Option<&Path>, work: impl FnOnce(&str) -> R) -> R {
     let options = ServeOptions {
+        // Fewer than the tests ask for at a time: the others wait.
+        engine: EngineOptions {
+            max_active: 3,
+            ..EngineOptions::default()
+        },
         weights_folder: weights.map(Path::to_owned),
         ..ServeOptions::new("127.0.0.1:0".parse().unwrap())
     };
@@ -72,7 +57,7 @@ fn client(url: &str) -> Arc<Client> {
 }
 
 fn generator(url: &str, decoder: &Decoder, weights: PublishedWeights) -> RemoteGenerator {
-    RemoteGenerator::new(&client(url), decoder, weights)
+    RemoteGenerator::new(&client(url), decoder, &weights, 0)
 }
 
 /// Plays two turns of several sequences.
@@ -118,7 +103,7 @@ fn mismatch(decoder: &Decoder, generations: &[Generation], temperature: f32) -> 
             scored: &scored,
         };
         let scores = decoder.score(&[sequence], temperature).unwrap();
-        mismatch.add(&generation.log_probs, &scores[0].log_probs);
+        mismatch.add(&generation.log_probs, &scores[0].log_probs, LIMIT);
     }
     mismatch
 }
@@ -139,6 +124,9 @@ fn log_probs_of_a_served_policy_are_those_of_scoring() {
                 .collect()
         };
         assert_eq!(ids(&first), ids(&again), "the same keys give the same tokens");
+        // And they are what this process would have sampled.
+        let native = turns(&mut Engine::new(&decoder, EngineOptions::default()), sampling);
+        assert_eq!(ids(&first), ids(&native));
         first
     });
     assert_eq!(generations.len(), 12);
@@ -164,12 +152,8 @@ fn training_on_other_weights_is_refused() {
         let mut generator = generator(url, &decoder, PublishedWeights::Initial);
         turns(&mut generator, Sampling::default())
     });
-    let limit = MismatchLimit {
-        mean: 0.05,
-        largest: 2.0,
-    };
     let found = mismatch(&decoder, &generations, 1.0);
-    assert!(found.check(limit).is_err(), "{found:?}");
+    assert!(found.check(LIMIT).is_err(), "{found:?}");
 }
 
 #[test]
@@ -211,16 +195,25 @@ fn published_weights_are_used_and_named() {
         ShardOptions::default(),
     )
     .unwrap();
+    let digest = new.parameters.digest().to_hex().to_string();
     let decoder = Decoder::new(new.config, new.parameters).unwrap();
     serving(old, Some(folder.path()), |url| {
         let client = client(url);
-        let weights = client.publish_model(Path::new("step-7"), "step-7").unwrap();
-        let mut generator = RemoteGenerator::new(&client, &decoder, weights);
+        let weights = client
+            .publish_model(Path::new("step-7"), "step-7", &digest)
+            .unwrap();
+        let mut generator = RemoteGenerator::new(&client, &decoder, &weights, 0);
         let generations = turns(&mut generator, Sampling::default());
         let found = mismatch(&decoder, &generations, 1.0);
-        assert_eq!((found.mean(), found.largest), (0.0, 0.0));
+        assert_eq!((found.mean(), found.largest, found.over), (0.0, 0.0, 0));
+        let error = client
+            .publish_model(Path::new("step-7"), "step-7", "0123")
+            .unwrap_err();
+        assert!(matches!(error, BackendError::Digest { .. }), "{error}");
         for outside in ["../", "/", "step-8"] {
-            let error = client.publish_model(Path::new(outside), "step-8").unwrap_err();
+            let error = client
+                .publish_model(Path::new(outside), "step-8", &digest)
+                .unwrap_err();
             assert!(
                 matches!(error, BackendError::Status { status: 400, .. }),
                 "{outside}: {error}"
@@ -228,7 +221,66 @@ fn published_weights_are_used_and_named() {
         }
     });
     serving(model(1), None, |url| {
-        let error = client(url).publish_model(folder.path(), "step-7").unwrap_err();
+        let error = client(url)
+            .publish_model(folder.path(), "step-7", &digest)
+            .unwrap_err();
         assert!(error.to_string().contains("--weights-from"), "{error}");
     });
+}
+
+/// Requests in progress and requests that wait are answered with the weights that they name, and never with some of both.
+#[test]
+fn every_answer_is_of_the_weights_that_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (model(1), model(2));
+    let contents = new.contents();
+    save_directory(folder.path().join("new"), contents, ShardOptions::default()).unwrap();
+    let digest = new.parameters.digest().to_hex().to_string();
+    let decoders = [&old, &new]
+        .map(|directory| Decoder::new(directory.config.clone(), directory.parameters.clone()).unwrap());
+    let key = |number: u64| RandomKey::new(number).with("turn", 0);
+    let answers: Vec<Answer> = serving(old, Some(folder.path()), |url| {
+        let client = client(url);
+        let ask = |number: u64| {
+            let sample = Sample {
+                ids: &[5, 9],
+                max_new_tokens: 40,
+                sampling: Sampling::default(),
+                stop: &[],
+                key: key(number),
+                vocabulary_size: 300,
+            };
+            client.sample(&PublishedWeights::Initial, &sample).unwrap()
+        };
+        std::thread::scope(|scope| {
+            let before = ask(0);
+            let asked: Vec<_> = (1..24).map(|number| scope.spawn(move || ask(number))).collect();
+            client.publish_model(Path::new("new"), "new", &digest).unwrap();
+            let after = ask(24);
+            let mut answers = vec![before];
+            answers.extend(asked.into_iter().map(|thread| thread.join().unwrap()));
+            answers.push(after);
+            answers
+        })
+    });
+    assert_eq!(answers.len(), 25);
+    assert_eq!(answers[0].version, None);
+    assert_eq!(answers[24].version.as_deref(), Some("new"));
+    for (number, answer) in answers.iter().enumerate() {
+        let decoder = &decoders[usize::from(answer.version.is_some())];
+        let mut engine = Engine::new(decoder, EngineOptions::default());
+        let request = GenerateRequest {
+            id: 0,
+            state: SequenceState::new(decoder),
+            append: vec![5, 9],
+            max_new_tokens: 40,
+            max_length: CONTEXT,
+            sampling: Sampling::default(),
+            stop: Arc::from([]),
+            key: key(number as u64),
+        };
+        let expected = &engine.run(vec![request]).unwrap()[0];
+        assert_eq!(answer.token_ids, expected.token_ids, "answer {number}");
+        assert_eq!(answer.log_probs, expected.log_probs, "answer {number}");
+    }
 }

@@ -12,8 +12,9 @@ fn ask() -> Ask {
             top_k: 0,
         },
         stop: vec![1, 2],
-        seed: 7,
+        key: RandomKey::new(7),
         model: "policy".into(),
+        vocabulary_size: 50,
     }
 }
 
@@ -23,7 +24,7 @@ fn a_completion_with_ids_is_asked_of_vllm() {
         Dialect::Vllm.body(&ask(), false),
         json!({
             "model": "policy", "prompt": [5, 9], "max_tokens": 3, "temperature": 0.5, "top_p": 0.9f32, "top_k": -1,
-            "seed": 7, "ignore_eos": true, "stop_token_ids": [1, 2], "logprobs": 0, "return_token_ids": true,
+            "seed": RandomKey::new(7).to_u64() >> 1, "ignore_eos": true, "stop_token_ids": [1, 2], "logprobs": 0, "return_token_ids": true,
             "skip_special_tokens": false, "stream": false,
         })
     );
@@ -99,6 +100,10 @@ fn answers_that_do_not_hold_together_are_refused() {
     assert_eq!(choice("token_ids", Value::Null), "the answer has no `token_ids`");
     assert_eq!(choice("logprobs", Value::Null), "the answer has no `logprobs`");
     assert_eq!(choice("token_ids", json!([2])), "there are 1 ids and 2 log-probs");
+    assert_eq!(
+        choice("token_ids", json!([50, 2])),
+        "id 50 is not in the policy's vocabulary"
+    );
     assert_eq!(
         choice("token_ids", json!([2, 40])),
         "the response goes on after the end token at 0"

@@ -40,6 +40,9 @@ pub enum TrainError {
     /// The analyser's endpoint could not be used.
     #[error(transparent)]
     Analyser(#[from] seed_hindsight::AnalyserError),
+    /// The engine outside of this process could not be used; the weights are those before the iteration.
+    #[error(transparent)]
+    Engine(#[from] seed_backend::BackendError),
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] std::io::Error),
@@ -131,6 +134,19 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// Whether an engine outside of this process is what stopped the program. It is asked before the update, so the weights
+    /// are those before the iteration.
+    pub fn is_of_engine(&self) -> bool {
+        use seed_model::ModelError;
+        use seed_rollout::RolloutError;
+        matches!(
+            self,
+            Self::Engine(_)
+                | Self::Model(ModelError::Engine { .. })
+                | Self::Rollout(RolloutError::Generation(ModelError::Engine { .. }))
+        )
+    }
+
     /// Whether the disk, a quota or a limit of file sizes is what stopped the program.
     pub fn is_resource(&self) -> bool {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};

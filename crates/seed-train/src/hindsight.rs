@@ -20,7 +20,7 @@ use seed_hindsight::{
 };
 use seed_model::{Decoder, Engine, FinishReason, GenerateRequest, Sampling};
 use seed_random::RandomKey;
-use seed_rollout::{Decoration, Trajectory};
+use seed_rollout::{Decoration, Generator, Trajectory};
 use seed_run::Metrics;
 use serde::{Deserialize, Serialize};
 
@@ -369,6 +369,36 @@ impl Hindsight {
         key: RandomKey,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Analysis>, TrainError> {
+        let mut engine = Engine::new(decoder, engine_options(&config.rollout));
+        self.analyse_on(
+            &mut engine,
+            config,
+            decoder,
+            policy,
+            dialogue,
+            trajectories,
+            iteration,
+            key,
+            progress,
+        )
+    }
+
+    /// The same, where a model of the run is asked on `generator`, which has the weights of `decoder`.
+    ///
+    /// # Errors
+    /// When generation fails as a whole. An analysis that fails is recorded as such.
+    pub fn analyse_on(
+        &mut self,
+        generator: &mut dyn Generator,
+        config: &TrainConfig,
+        decoder: &Decoder,
+        policy: &Policy,
+        dialogue: &dyn Dialogue,
+        trajectories: &[Trajectory],
+        iteration: u64,
+        key: RandomKey,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Analysis>, TrainError> {
         let texts: Vec<EpisodeText<'_>> = trajectories
             .iter()
             .map(|trajectory| trajectory_text(dialogue, trajectory))
@@ -410,7 +440,7 @@ impl Hindsight {
                     })
                     .collect()
             };
-            ask_policy(config, decoder, policy, &prompts, key, progress)?
+            ask_policy(generator, config, decoder, policy, &prompts, key, progress)?
         };
         let mut analyses: Vec<Analysis> = trajectories.iter().map(Analysis::of).collect();
         let _span = tracing::debug_span!("read_answers", answers = answers.len()).entered();
@@ -629,6 +659,7 @@ fn prompt_room(config: &TrainConfig, decoder: &Decoder) -> usize {
 
 /// All analyses of an iteration are generated together.
 fn ask_policy(
+    generator: &mut dyn Generator,
     config: &TrainConfig,
     decoder: &Decoder,
     policy: &Policy,
@@ -637,7 +668,6 @@ fn ask_policy(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Answer>, TrainError> {
     let section = &config.seed;
-    let mut engine = Engine::new(decoder, engine_options(&config.rollout));
     let mut answers: Vec<Answer> = Vec::with_capacity(prompts.len());
     let context = config.model.context_length.min(decoder.config().max_positions);
     let room = prompt_room(config, decoder);
@@ -658,9 +688,9 @@ fn ask_policy(
     let mut finished = 0;
     for (chunk, encoded) in encoded.chunks(ANALYSES_AT_ONCE).enumerate() {
         // Instructions, and a group's task and first observation, are read once.
-        for (offset, (state, append)) in engine.prefill_shared(encoded)?.into_iter().enumerate() {
+        for (offset, (state, append)) in generator.prefill_shared(encoded)?.into_iter().enumerate() {
             let id = (chunk * ANALYSES_AT_ONCE + offset) as u64;
-            engine.submit(GenerateRequest {
+            generator.submit(GenerateRequest {
                 id,
                 state,
                 append,
@@ -671,8 +701,8 @@ fn ask_policy(
                 key: key.with("request", id),
             })?;
         }
-        while !engine.is_idle() {
-            for generation in engine.step()? {
+        while !generator.is_idle() {
+            for generation in generator.step()? {
                 finished += 1;
                 let id = generation.id as usize;
                 if let (Some(answer), Some((_, parse))) = (answers.get_mut(id), prompts.get(id)) {
@@ -682,6 +712,19 @@ fn ask_policy(
                         generation.finish != FinishReason::Stop,
                         parse,
                     );
+                }
+            }
+            for failed in generator.take_failures() {
+                finished += 1;
+                if let Some(answer) = answers.get_mut(failed.id as usize) {
+                    let problem = failed.problem;
+                    answer.annotation = Annotation {
+                        text: None,
+                        truncated: false,
+                        completion_tokens: None,
+                        result: Err(AnalyserError::Engine { problem }.into()),
+                        parse_attempts: 0,
+                    };
                 }
             }
             progress(finished, prompts.len());

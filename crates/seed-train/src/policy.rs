@@ -253,7 +253,8 @@ impl Policy {
         Ok(self.save_weights(path, &merged)?)
     }
 
-    fn save_weights(&self, path: &Path, parameters: &Parameters) -> Result<(), ModelError> {
+    /// Writes a Hugging Face directory, which must not exist, with these parameters in place of the policy's own.
+    pub(crate) fn save_weights(&self, path: &Path, parameters: &Parameters) -> Result<(), ModelError> {
         save_directory(
             path,
             DirectoryContents {

@@ -221,7 +221,16 @@ impl Session {
                 mut metrics,
                 trajectories,
                 analyses,
-            } = self.trainer.run_iteration(observer)?;
+            } = match self.trainer.run_iteration(observer) {
+                Ok(output) => output,
+                Err(error) => {
+                    // Whatever an engine elsewhere does, the iterations before are not lost.
+                    if error.is_of_engine() {
+                        self.save_unsaved(observer)?;
+                    }
+                    return Err(error);
+                }
+            };
             let iteration = self.trainer.iteration;
             let last = iteration == total;
             let every = config.evaluation.every as u64;
@@ -258,11 +267,18 @@ impl Session {
 
     /// Saves and reports the stop.
     fn stop(&mut self, total: u64, observer: &mut dyn Observer) -> Result<Summary, TrainError> {
+        self.save_unsaved(observer)?;
+        let iteration = self.trainer.iteration;
+        Err(TrainError::Stopped { iteration, total })
+    }
+
+    /// Saves the last iteration unless it is saved.
+    fn save_unsaved(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let iteration = self.trainer.iteration;
         if iteration > 0 && self.saved != Some(iteration) {
             self.save(observer)?;
         }
-        Err(TrainError::Stopped { iteration, total })
+        Ok(())
     }
 
     fn evaluate(&mut self, metrics: &mut Metrics, observer: &mut dyn Observer) -> Result<(), TrainError> {

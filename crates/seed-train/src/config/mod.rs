@@ -10,6 +10,7 @@ mod adapter;
 mod choices;
 mod demonstrations;
 mod derived;
+mod engine;
 mod error;
 mod explain;
 mod fine_tuning;
@@ -34,6 +35,7 @@ pub use choices::{
 pub use demonstrations::{DemonstrateConfig, DemonstrationsSection};
 pub(crate) use derived::bytes;
 pub use derived::{Derived, MemoryEstimate, ModelShape};
+pub use engine::{EngineKind, EngineSection, EngineWeights};
 pub use error::ConfigError;
 pub use explain::{Explanation, explanation_text, reference_markdown};
 pub use fine_tuning::{InitialiseSection, SftConfig, SftSection};

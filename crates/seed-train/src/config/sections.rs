@@ -15,6 +15,7 @@ use super::choices::{
     SearchRetriever, ShopCatalogue, ShopGoals, ShopReward, ShopSplit, SkillFrom, SkillMode, StatisticUnit,
     Teacher, TokenSelection, WorldName,
 };
+use super::engine::EngineSection;
 use super::rule::Rule::{
     Above, AboveUpTo, Any, AtLeast, Between, Device, EnvironmentVariable, FromBelow, NotEmpty, WebAddress,
 };
@@ -430,6 +431,7 @@ document! {
         world: WorldSection,
         search: SearchSection,
         rollout: RolloutSection,
+        engine: EngineSection,
         advantage: AdvantageSection,
         algorithm: AlgorithmSection,
         seed: SeedSection,

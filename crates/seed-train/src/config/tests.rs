@@ -117,6 +117,47 @@ fn arms_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn engines_are_refused_what_they_cannot_do() {
+    let refused = |text: &str| {
+        let message = refusal(text, &[]);
+        let problems: Vec<&str> = message.lines().skip(1).map(str::trim).collect();
+        problems.join("\n")
+    };
+    insta::assert_snapshot!(refused(
+        "[engine]\nkind = \"vllm\"\n[rollout]\ntop_p = 0.9\n",
+    ), @r#"
+    `engine.kind = "vllm"` needs `engine.model`: the name under which it serves the model
+    `engine.weights = "disk"`: vLLM reads no whole model on request; train an adapter with `adapter.enabled = true` and `engine.weights = "adapter"`, or use another `engine.kind`
+    `rollout.top_p = 0.9`, `rollout.top_k = 0` with `engine.kind = "vllm"`: its log-probs are of the cut distribution and cannot be compared with the policy's; use `1` and `0`
+    "#);
+    insta::assert_snapshot!(refused(
+        "[engine]\nkind = \"seed\"\nmodel = \"policy\"\nweights = \"adapter\"\n",
+    ), @r#"`engine.weights = "adapter"`: `seed serve` loads no adapters; with `engine.weights = "disk"` it gets the adapter merged into the model"#);
+    insta::assert_snapshot!(refused(
+        "[engine]\nkind = \"sglang\"\nmodel = \"policy\"\nweights = \"adapter\"\n",
+    ), @r#"`engine.weights = "adapter"` needs `adapter.enabled = true`: without an adapter all weights change"#);
+    insta::assert_snapshot!(refused(
+        "[engine]\nkind = \"vlm\"\nweight = \"disk\"\nurl = \"http://me:secret@host\"\napi_key_env = \"sk-1\"\n\
+         retries = -1\n",
+    ), @r#"
+    test.toml:2: `engine.kind` is `"vlm"`, expected "native" | "vllm" | "sglang" | "seed"; did you mean `vllm`?
+    test.toml:3: unknown key `engine.weight`; did you mean `engine.weights`?
+    test.toml:4: `engine.url` is the value (not shown, it may be secret), expected text, starting with http:// or https://, without user name or password
+    test.toml:5: `engine.api_key_env` is the value (not shown, it may be secret), expected text | "none", the name of an environment variable, in capitals
+    test.toml:6: `engine.retries` is `-1`, expected whole number, from 0 to 100
+    "#);
+    let loaded = load(
+        "[engine]\nkind = \"vllm\"\nmodel = \"policy\"\nweights = \"adapter\"\n[adapter]\nenabled = true\n",
+        &[],
+    )
+    .unwrap();
+    assert!(loaded.config.engine.is_external());
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+    let loaded = load("[engine]\nurl = \"http://host:8000\"\n", &[]).unwrap();
+    insta::assert_snapshot!(loaded.warnings.join("\n"), @r#"test.toml:2: `engine.url` has no effect without an external `engine.kind`"#);
+}
+
+#[test]
 fn settings_that_hardly_mean_what_was_written_are_warned_of() {
     let loaded = load(
         "[algorithm]\nname = \"seed\"\n[seed]\nstart_after = 20\nstop_after = 10\nfailed_only = true\n\

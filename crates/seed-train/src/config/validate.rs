@@ -7,6 +7,7 @@ use super::choices::{
     OutcomeFilter, Placement, SearchRetriever, SkillFrom, SkillMode, Teacher, WorldName,
 };
 use super::demonstrations::DemonstrateConfig;
+use super::engine;
 use super::fine_tuning::SftConfig;
 use super::schema::{Findings, Origins};
 use super::sections::{ModelSection, SearchSection, TrainConfig, WorldSection};
@@ -30,6 +31,7 @@ pub(crate) fn check_training(config: &TrainConfig, origins: &Origins) -> Finding
             config.seed.analyser
         ));
     }
+    engine::check(config, origins, &mut findings);
     warn_of_keys_without_effect(config, origins, &mut findings);
     warn_of_search_keys(&config.world, &config.search, origins, &mut findings);
     findings

@@ -8,6 +8,7 @@
 
 pub mod batch;
 mod cost;
+mod external;
 mod mismatch;
 mod names;
 pub mod options;
@@ -25,11 +26,12 @@ use seed_env::{EnvironmentPool, Panel, Split, Task, TaskId, TrainingSchedule, Wo
 use seed_model::{AdamW, Decoder, Engine, EngineTimes, Gradients, Schedule};
 use seed_random::RandomKey;
 use seed_rl::Algorithm;
-use seed_rollout::{Decoration, EpisodeRequest, Progress, RolloutReport, Trajectory, rollout};
+use seed_rollout::{Decoration, EpisodeRequest, Generator, Progress, RolloutReport, Trajectory, rollout};
 use seed_run::{Metrics, PhaseClock, process_cpu_seconds};
 
 use self::batch::TrainedSequence;
 use self::cost::Cost;
+use self::external::ExternalEngine;
 use crate::TrainError;
 use crate::config::{self, TrainConfig};
 use crate::events::{Event, Observer, Phase};
@@ -63,6 +65,8 @@ pub struct Trainer {
     algorithm: Box<dyn Algorithm>,
     hindsight: Hindsight,
     skills: TaskSkills,
+    /// Who samples episodes, where that is not the engine in this process.
+    engine: Option<ExternalEngine>,
     key: RandomKey,
     /// Iterations finished.
     pub iteration: u64,
@@ -125,6 +129,7 @@ impl Trainer {
             algorithm,
             hindsight: Hindsight::from_config(&config)?,
             skills: TaskSkills::new(&config, world.clone())?,
+            engine: ExternalEngine::from_config(&config)?,
             key: RandomKey::new(config.run.seed),
             iteration: 0,
             episodes: 0,
@@ -144,9 +149,9 @@ impl Trainer {
     /// Runs the next iteration.
     ///
     /// # Errors
-    /// [`LogProbMismatch`], or on a device [`DeviceMismatch`], when the rollout's log-probs are not the policy's, with the
-    /// weights as they were; otherwise
-    /// when generation, scoring or the environments fail as a whole. The weights are then those before the iteration
+    /// [`LogProbMismatch`], or on a device [`DeviceMismatch`], when the rollout's log-probs are not the policy's, and whatever is
+    /// of an engine elsewhere ([`TrainError::is_of_engine`]), with the weights as they were; otherwise when generation,
+    /// scoring or the environments fail as a whole. The weights are then those before the iteration
     /// or part of its update; continue from the last checkpoint.
     pub fn run_iteration(&mut self, observer: &mut dyn Observer) -> Result<IterationOutput, TrainError> {
         let iteration = self.iteration + 1;
@@ -154,7 +159,18 @@ impl Trainer {
         let mut clock = PhaseClock::new();
         let cpu_seconds = process_cpu_seconds();
         let mut cost = Cost::from(self.rows_computed());
+        let temperature = self.config.rollout.temperature as f32;
 
+        if let Some(engine) = &mut self.engine {
+            let key = self
+                .key
+                .with("iteration", iteration)
+                .with_text("purpose", "probe");
+            clock.measure("timing/engine_sync_seconds", || {
+                let _span = tracing::info_span!("engine_sync").entered();
+                engine.sync(&self.policy, iteration, temperature, key)
+            })?;
+        }
         let trajectories = clock.measure("timing/rollout_seconds", || {
             let _span = tracing::info_span!("rollout").entered();
             self.roll_out(iteration, &mut metrics, observer)
@@ -169,10 +185,15 @@ impl Trainer {
         rollout_metrics::record_advantages(&sequences, &advantages, &mut metrics);
         clock.measure("timing/self_check_seconds", || {
             let _span = tracing::info_span!("self_check").entered();
-            if self.policy.decoder.place().is_native() {
-                self.self_check(iteration, &trajectories, &sequences, &mut metrics)
-            } else {
-                self.score_old(iteration, &mut sequences, &mut metrics)
+            match &mut self.engine {
+                // Its bits are not to be expected here.
+                Some(engine) => {
+                    engine.compare(&self.policy.decoder, &mut sequences, temperature, &mut metrics)
+                }
+                None if self.policy.decoder.place().is_native() => {
+                    self.self_check(iteration, &trajectories, &sequences, &mut metrics)
+                }
+                None => self.score_old(iteration, &mut sequences, &mut metrics),
             }
         })?;
         cost.record("cost/self_check_tokens", self.rows_computed(), &mut metrics);
@@ -205,7 +226,6 @@ impl Trainer {
             )
         })?;
         cost.record("cost/rescore_tokens", self.rows_computed(), &mut metrics);
-        let temperature = self.config.rollout.temperature as f32;
         clock.measure("timing/update_seconds", || {
             let _span = tracing::info_span!("update", number = iteration).entered();
             update::update(
@@ -327,6 +347,9 @@ impl Trainer {
         let (report, times) = self.play(iteration, requests, Phase::Rollout, observer)?;
         rollout_metrics::record_episodes(&report.trajectories, metrics);
         rollout_metrics::record_times(report.environment_time, times, metrics);
+        if self.engine.is_some() {
+            external::record_broken(&report.trajectories, metrics);
+        }
         Ok(report.trajectories)
     }
 
@@ -361,19 +384,24 @@ impl Trainer {
         phase: Phase,
         observer: &mut dyn Observer,
     ) -> Result<(RolloutReport, EngineTimes), TrainError> {
-        let mut engine = Engine::new(
-            &self.policy.decoder,
-            options::engine_options(&self.config.rollout),
-        );
-        let report = rollout(
-            &mut engine,
-            &self.policy.conversation,
-            &self.world,
-            &mut self.pool,
-            requests,
-            &options::rollout_options(&self.config, &self.policy.end_tokens),
-            &mut progress(observer, iteration, phase),
-        )?;
+        let decoder = &self.policy.decoder;
+        let mut play = |generator: &mut dyn Generator, requests| {
+            rollout(
+                generator,
+                &self.policy.conversation,
+                &self.world,
+                &mut self.pool,
+                requests,
+                &options::rollout_options(&self.config, &self.policy.end_tokens),
+                &mut progress(observer, iteration, phase),
+            )
+        };
+        if let Some(engine) = &self.engine {
+            let mut generator = engine.generator(decoder, requests.len());
+            return Ok((play(&mut generator, requests)?, EngineTimes::default()));
+        }
+        let mut engine = Engine::new(decoder, options::engine_options(&self.config.rollout));
+        let report = play(&mut engine, requests)?;
         Ok((report, engine.times()))
     }
 
@@ -451,7 +479,18 @@ impl Trainer {
                     config::Analyser::Frozen => self.frozen_analyser.as_ref().unwrap_or(own),
                     _ => own,
                 };
-                self.hindsight.analyse(
+                let mut native = Engine::new(decoder, options::engine_options(&self.config.rollout));
+                let mut external = self
+                    .engine
+                    .as_ref()
+                    .filter(|_| analyser.is_own_model() && std::ptr::eq(decoder, own))
+                    .map(|engine| engine.generator(decoder, trajectories.len()));
+                let generator: &mut dyn Generator = match &mut external {
+                    Some(generator) => generator,
+                    None => &mut native,
+                };
+                self.hindsight.analyse_on(
+                    generator,
                     &self.config,
                     decoder,
                     &self.policy,

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
 
 pub(crate) mod analyst;
+pub(crate) mod front;
 pub(crate) mod luck;
 
 use std::collections::BTreeMap;

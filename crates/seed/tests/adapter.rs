@@ -1,5 +1,7 @@
 //! The folder of an adapter, as fine-tuning writes it, where a model is asked for.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
+
 mod common;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ impl Adapted {
         let mut records: Vec<ExampleRecord> = support::lessons();
         for record in &mut records {
             for answer in record.messages.iter_mut().skip(1).step_by(2) {
-                answer.content = "<action>inventory</action>".to_owned();
+                "<action>inventory</action>".clone_into(&mut answer.content);
             }
         }
         let data = scratch.path("lessons.jsonl");

@@ -156,7 +156,7 @@ pub(crate) const METRICS: &[MetricDefinition] = &[
     metric("policy/tokens", "tokens", "response tokens that train", "", RESPONSE,
         "Size of the batch in tokens."),
     metric("self_check/rows", "rows", "rows scored again before the update", "", ALL_ROWS,
-        "Rows found to have the recorded log-probs, bit for bit."),
+        "Rows found to have the recorded log-probs: bit for bit, on other devices than `cpu` in the mean."),
     metric("self_check/tokens", "tokens", "response tokens of the rows scored again", "", ALL_ROWS,
         "Log-probs compared."),
     metric("self_check/mismatch_mean", "nats", "sum of differences, without their signs", "response tokens", ALL_ROWS,

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use super::rule::Rule::{Above, Any, AtLeast, Between, EnvironmentVariable, NotEmpty, WebAddress};
+use super::rule::Rule::{Any, AtLeast, Between, EnvironmentVariable, NotEmpty, WebAddress};
 use super::schema::{Findings, Origins, section};
 use super::sections::TrainConfig;
 use super::value::choice;
@@ -70,7 +70,7 @@ section! {
         /// Requests in flight at once.
         concurrency: usize = 64, Between(1.0, 1024.0), Runtime;
         /// A longer answer is refused.
-        max_response_bytes: usize = 33_554_432, Above(1023.0), Runtime;
+        max_response_bytes: usize = 33_554_432, AtLeast(1024.0), Runtime;
     }
 }
 

@@ -181,7 +181,10 @@ impl ExternalEngine {
         self.written.push(name.to_owned());
         let old = self.written.len().saturating_sub(KEPT);
         for name in self.written.drain(..old) {
-            fs_err::remove_dir_all(self.folder.join(name))?;
+            let path = self.folder.join(name);
+            if path.exists() {
+                fs_err::remove_dir_all(path)?;
+            }
         }
         Ok(())
     }

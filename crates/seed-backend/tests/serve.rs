@@ -56,8 +56,8 @@ fn client(url: &str) -> Arc<Client> {
     Arc::new(Client::new(options).unwrap())
 }
 
-fn generator(url: &str, decoder: &Decoder, weights: PublishedWeights) -> RemoteGenerator {
-    RemoteGenerator::new(&client(url), decoder, &weights, 0)
+fn generator(url: &str, decoder: &Decoder, weights: &PublishedWeights) -> RemoteGenerator {
+    RemoteGenerator::new(&client(url), decoder, weights, 0)
 }
 
 /// Plays two turns of several sequences.
@@ -114,7 +114,7 @@ fn log_probs_of_a_served_policy_are_those_of_scoring() {
     let decoder = Decoder::new(directory.config.clone(), directory.parameters.clone()).unwrap();
     let sampling = Sampling::at_temperature(0.7);
     let generations = serving(directory, None, |url| {
-        let mut generator = generator(url, &decoder, PublishedWeights::Initial);
+        let mut generator = generator(url, &decoder, &PublishedWeights::Initial);
         let first = turns(&mut generator, sampling);
         let again = turns(&mut generator, sampling);
         let ids = |generations: &[Generation]| -> Vec<Vec<u32>> {
@@ -149,7 +149,7 @@ fn training_on_other_weights_is_refused() {
     let (old, new) = (model(1), model(2));
     let decoder = Decoder::new(new.config, new.parameters).unwrap();
     let generations = serving(old, None, |url| {
-        let mut generator = generator(url, &decoder, PublishedWeights::Initial);
+        let mut generator = generator(url, &decoder, &PublishedWeights::Initial);
         turns(&mut generator, Sampling::default())
     });
     let found = mismatch(&decoder, &generations, 1.0);
@@ -164,7 +164,7 @@ fn weights_that_were_not_taken_are_noticed() {
         let weights = PublishedWeights::Model {
             version: "step-7".to_owned(),
         };
-        let mut generator = generator(url, &decoder, weights);
+        let mut generator = generator(url, &decoder, &weights);
         let request = GenerateRequest {
             id: 3,
             state: generator.empty_state(),

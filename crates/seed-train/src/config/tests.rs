@@ -33,7 +33,7 @@ fn unknown_keys_are_refused_with_the_nearest() {
       test.toml:6: unknown key `optimiser.lr`; `seed config explain optimiser` lists the keys of `[optimiser]`
       test.toml:7: unknown key `optimiser.warmup`; did you mean `optimiser.warmup_ratio`?
       test.toml:9: unknown key `model.temperature`; did you mean `rollout.temperature`?
-      test.toml:11: unknown table `zebra`; the tables of a training configuration are `run`, `model`, `adapter`, `world`, `search`, `rollout`, `advantage`, `algorithm`, `seed`, `baseline`, `optimiser`, `evaluation`, `checkpoint`, `logging`, `endpoint`
+      test.toml:11: unknown table `zebra`; the tables of a training configuration are `run`, `model`, `adapter`, `world`, `search`, `rollout`, `engine`, `advantage`, `algorithm`, `seed`, `baseline`, `optimiser`, `evaluation`, `checkpoint`, `logging`, `endpoint`
       --set seed.ema: unknown key `seed.ema`; did you mean `seed.ema_decay`?
       --set run.sed: unknown key `run.sed`; did you mean `run.seed`?
     ");

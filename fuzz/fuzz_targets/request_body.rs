@@ -67,12 +67,20 @@ fn post(path: &str, body: &[u8]) -> (u16, String) {
 
 fuzz_target!(|input: (bool, &[u8])| {
     let (is_chat, bytes) = input;
-    let path = if is_chat { "/v1/chat/completions" } else { "/v1/completions" };
+    let path = if is_chat {
+        "/v1/chat/completions"
+    } else {
+        "/v1/completions"
+    };
     let (status, body) = post(path, bytes);
     if status != 200 {
         assert!(matches!(status, 400 | 404 | 413), "{status}: {body}");
         let answer: Value = serde_json::from_str(&body).expect("a refusal is JSON");
-        assert!(answer["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
+        assert!(
+            answer["error"]["message"]
+                .as_str()
+                .is_some_and(|message| !message.is_empty())
+        );
         return;
     }
     let request: Value = serde_json::from_slice(bytes).expect("what is answered was JSON");
@@ -84,9 +92,15 @@ fuzz_target!(|input: (bool, &[u8])| {
     let answer: Value = serde_json::from_str(&body).expect("an answer is JSON");
     let choices = answer["choices"].as_array().expect("an answer has choices").len();
     let wanted = request["n"].as_u64().unwrap_or(1) as usize;
-    assert!(choices >= wanted && choices.is_multiple_of(wanted) && choices <= PLACES, "{body}");
+    assert!(
+        choices >= wanted && choices.is_multiple_of(wanted) && choices <= PLACES,
+        "{body}"
+    );
     let usage = &answer["usage"];
     let count = |key: &str| usage[key].as_u64().expect("usage is counted");
     assert!(count("prompt_tokens") >= 1);
-    assert_eq!(count("prompt_tokens") + count("completion_tokens"), count("total_tokens"));
+    assert_eq!(
+        count("prompt_tokens") + count("completion_tokens"),
+        count("total_tokens")
+    );
 });

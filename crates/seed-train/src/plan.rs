@@ -15,7 +15,7 @@ use seed_random::RandomKey;
 use serde::Serialize;
 
 use crate::TrainError;
-use crate::config::{Context, Derived, TrainConfig};
+use crate::config::{Context, Derived, TrainConfig, aligned_table};
 use crate::policy::Policy;
 
 /// Tokens of a measured sequence.
@@ -62,13 +62,7 @@ impl Speeds {
     /// # Errors
     /// When the model cannot be read, or its numbers are not finite.
     pub fn measure(config: &TrainConfig) -> Result<Self, TrainError> {
-        let mut policy = Policy::load(&config.model.path, config.model.thinking)?;
-        policy.prepare(
-            &config.adapter,
-            RandomKey::new(config.run.seed),
-            &config.model.path,
-        )?;
-        policy.place(&config.model)?;
+        let policy = Policy::configured(config)?;
         let decoder = &policy.decoder;
         let vocabulary = decoder.config().vocabulary_size;
         let length = LENGTH.min(decoder.config().max_positions - 1);
@@ -198,7 +192,7 @@ impl TimePlan {
     /// Speeds and times as an aligned table.
     pub fn table(&self, speeds: &Speeds) -> String {
         let speed = |number: f64| format!("{number:.0} tokens/s");
-        let rows = [
+        aligned_table(&[
             ("speed: reading and scoring", speed(speeds.reading)),
             ("speed: decoding", speed(speeds.decoding)),
             ("speed: training", speed(speeds.training)),
@@ -209,14 +203,7 @@ impl TimePlan {
             ("time: iteration, at most", duration(self.iteration())),
             ("time: evaluation, at most", duration(self.evaluation)),
             ("time: whole run, at most", duration(self.total)),
-        ];
-        let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
-        let value_width = rows.iter().map(|row| row.1.len()).max().unwrap_or(0);
-        let lines: Vec<String> = rows
-            .iter()
-            .map(|(name, value)| format!("{name:<width$}  {value:>value_width$}\n"))
-            .collect();
-        lines.concat()
+        ])
     }
 }
 

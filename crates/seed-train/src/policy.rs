@@ -13,7 +13,7 @@ use seed_random::RandomKey;
 use seed_rollout::Conversation;
 
 use crate::TrainError;
-use crate::config::{self, AdapterSection, InitialiseSection, ModelSection, ModelShape};
+use crate::config::{self, AdapterSection, InitialiseSection, ModelSection, ModelShape, TrainConfig};
 use crate::embedded;
 use crate::examples::ExampleRecord;
 
@@ -57,6 +57,18 @@ impl Policy {
     pub fn load_beside(adapter: &Path, base: &Path, thinking: bool) -> Result<Self, TrainError> {
         let mut policy = Self::load_base(base, thinking)?;
         policy.load_adapter(adapter)?;
+        Ok(policy)
+    }
+
+    /// The policy that a configuration trains, where it is computed: its model, with the adapter where one is trained.
+    ///
+    /// # Errors
+    /// As [`Policy::load`], [`Policy::prepare`] and [`Policy::place`].
+    pub fn configured(config: &TrainConfig) -> Result<Self, TrainError> {
+        let mut policy = Self::load(&config.model.path, config.model.thinking)?;
+        let key = RandomKey::new(config.run.seed);
+        policy.prepare(&config.adapter, key, &config.model.path)?;
+        policy.place(&config.model)?;
         Ok(policy)
     }
 

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seed_env::World;
-use seed_random::RandomKey;
 use seed_run::metrics::{MetricNaming, read_records};
 use seed_run::{
     Checkpoint, CheckpointStore, LineFile, Metrics, MetricsOptions, MetricsWriter, Retention, RunDirectory,
@@ -108,13 +107,7 @@ fn prepare(
     world: Arc<dyn World>,
     observer: &mut dyn Observer,
 ) -> Result<Trainer, TrainError> {
-    let mut policy = Policy::load(&config.model.path, config.model.thinking)?;
-    policy.prepare(
-        &config.adapter,
-        RandomKey::new(config.run.seed),
-        &config.model.path,
-    )?;
-    policy.place(&config.model)?;
+    let policy = Policy::configured(config)?;
     if config.world.context == config::Context::Transcript {
         for change in policy.conversation.history_changes() {
             let text = format!(

@@ -300,15 +300,19 @@ impl Derived {
 
     /// The quantities as an aligned table.
     pub fn table(&self) -> String {
-        let rows = self.rows();
-        let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
-        let value_width = rows.iter().map(|row| row.1.len()).max().unwrap_or(0);
-        let lines: Vec<String> = rows
-            .iter()
-            .map(|(name, value)| format!("{name:<width$}  {value:>value_width$}\n"))
-            .collect();
-        lines.concat()
+        aligned_table(&self.rows())
     }
+}
+
+/// Names and values in two columns, a line each.
+pub(crate) fn aligned_table(rows: &[(&str, String)]) -> String {
+    let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
+    let value_width = rows.iter().map(|row| row.1.len()).max().unwrap_or(0);
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|(name, value)| format!("{name:<width$}  {value:>value_width$}\n"))
+        .collect();
+    lines.concat()
 }
 
 /// A whole number with commas between thousands.

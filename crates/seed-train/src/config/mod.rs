@@ -33,8 +33,8 @@ pub use choices::{
     ShopReward, ShopSplit, SkillFrom, SkillMode, StatisticUnit, Teacher, TokenSelection, WorldName,
 };
 pub use demonstrations::{DemonstrateConfig, DemonstrationsSection};
-pub(crate) use derived::bytes;
 pub use derived::{Derived, MemoryEstimate, ModelShape};
+pub(crate) use derived::{aligned_table, bytes};
 pub use engine::{EngineKind, EngineSection, EngineWeights};
 pub use error::ConfigError;
 pub use explain::{Explanation, explanation_text, reference_markdown};

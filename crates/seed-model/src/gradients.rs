@@ -31,6 +31,11 @@ pub struct Gradients {
     device: Option<DeviceGradients>,
 }
 
+/// What gradients of this norm are multiplied by, so that it is at most `maximum`; 1 where it is.
+pub(crate) fn clip_factor(norm: f64, maximum: f64) -> f64 {
+    (maximum / (norm + 1e-6)).min(1.0)
+}
+
 impl Gradients {
     /// All zero, for every parameter of a decoder.
     pub fn zeros(config: &DecoderConfig) -> Self {
@@ -106,7 +111,7 @@ impl Gradients {
     /// not finite are left as they are.
     pub fn clip(&mut self, maximum: f64) -> f64 {
         let norm = self.global_norm();
-        let factor = maximum / (norm + 1e-6);
+        let factor = clip_factor(norm, maximum);
         if norm.is_finite() && factor < 1.0 {
             self.scale(factor as f32);
         }

@@ -8,6 +8,8 @@ use seed_kernels::optimiser::{self, adamw_step};
 use crate::composed::{ComposedDecoder, DeviceMoments, StepFactors};
 use crate::error::ModelError;
 use crate::gradients::Gradients;
+#[cfg(feature = "composed")]
+use crate::gradients::clip_factor;
 use crate::parameters::Parameters;
 
 /// Settings of AdamW; the defaults are PyTorch's.
@@ -135,10 +137,10 @@ impl AdamW {
                 tensor: not_finite.map(|index| self.first_moment.name(index).to_owned()),
             });
         }
-        let scale = match self.options.max_norm {
-            Some(maximum) => (maximum / (gradient_norm + 1e-6)).min(1.0),
-            None => 1.0,
-        };
+        let scale = self
+            .options
+            .max_norm
+            .map_or(1.0, |maximum| clip_factor(gradient_norm, maximum));
         let mut moments = match self.device.take() {
             Some(moments) => moments,
             None => decoder.moments(&self.first_moment, &self.second_moment)?,

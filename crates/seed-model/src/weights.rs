@@ -146,6 +146,26 @@ pub(crate) enum Direction {
     Backward,
 }
 
+impl Linear {
+    /// Its matrix, packed for one direction.
+    pub(crate) fn pack(&self, parameters: &Parameters, direction: Direction) -> PackedMatrix {
+        let weight = parameters.get(self.weight);
+        match direction {
+            Direction::Forward => PackedMatrix::from_transposed(weight, self.outputs, self.inputs),
+            Direction::Backward => PackedMatrix::from_plain(weight, self.outputs, self.inputs),
+        }
+    }
+
+    /// Packs its changed matrix into the memory already there.
+    pub(crate) fn repack(&self, matrix: &mut PackedMatrix, parameters: &Parameters, direction: Direction) {
+        let weight = parameters.get(self.weight);
+        match direction {
+            Direction::Forward => matrix.repack_transposed(weight),
+            Direction::Backward => matrix.repack_plain(weight),
+        }
+    }
+}
+
 /// One layer's matrices, packed.
 #[derive(Clone)]
 pub(crate) struct PackedLayer {
@@ -195,13 +215,7 @@ pub(crate) struct PackedWeights {
 
 impl PackedWeights {
     pub(crate) fn new(layout: &Layout, parameters: &Parameters, direction: Direction) -> Self {
-        let pack = |linear: &Linear| {
-            let weight = parameters.get(linear.weight);
-            match direction {
-                Direction::Forward => PackedMatrix::from_transposed(weight, linear.outputs, linear.inputs),
-                Direction::Backward => PackedMatrix::from_plain(weight, linear.outputs, linear.inputs),
-            }
-        };
+        let pack = |linear: &Linear| linear.pack(parameters, direction);
         Self {
             direction,
             layers: layout
@@ -224,18 +238,11 @@ impl PackedWeights {
     /// Packs changed parameters into the memory already there.
     pub(crate) fn refresh(&mut self, layout: &Layout, parameters: &Parameters) {
         let direction = self.direction;
-        let repack = |matrix: &mut PackedMatrix, linear: &Linear| {
-            let weight = parameters.get(linear.weight);
-            match direction {
-                Direction::Forward => matrix.repack_transposed(weight),
-                Direction::Backward => matrix.repack_plain(weight),
-            }
-        };
         for (packed, layer) in self.layers.iter_mut().zip(&layout.layers) {
             for (matrix, linear) in packed.matrices(layer) {
-                repack(matrix, linear);
+                linear.repack(matrix, parameters, direction);
             }
         }
-        repack(&mut self.head, &layout.head);
+        layout.head.repack(&mut self.head, parameters, direction);
     }
 }

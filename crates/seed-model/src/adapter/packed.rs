@@ -39,16 +39,9 @@ struct PackedAdapter {
 
 impl PackedAdapter {
     fn new(layout: &[LayerPairs], parameters: &Parameters, direction: Direction) -> Self {
-        let pack = |linear: &Linear| {
-            let weight = parameters.get(linear.weight);
-            match direction {
-                Direction::Forward => PackedMatrix::from_transposed(weight, linear.outputs, linear.inputs),
-                Direction::Backward => PackedMatrix::from_plain(weight, linear.outputs, linear.inputs),
-            }
-        };
         let pair = |pair: PairLayout| Pair {
-            lower: pack(&pair.lower),
-            raise: pack(&pair.raise),
+            lower: pair.lower.pack(parameters, direction),
+            raise: pair.raise.pack(parameters, direction),
         };
         Self {
             direction,
@@ -61,17 +54,10 @@ impl PackedAdapter {
 
     fn refresh(&mut self, layout: &[LayerPairs], parameters: &Parameters) {
         let direction = self.direction;
-        let repack = |matrix: &mut PackedMatrix, linear: &Linear| {
-            let weight = parameters.get(linear.weight);
-            match direction {
-                Direction::Forward => matrix.repack_transposed(weight),
-                Direction::Backward => matrix.repack_plain(weight),
-            }
-        };
         for (pair, layout) in self.layers.iter_mut().flatten().zip(layout.iter().flatten()) {
             if let (Some(pair), Some(layout)) = (pair, layout) {
-                repack(&mut pair.lower, &layout.lower);
-                repack(&mut pair.raise, &layout.raise);
+                layout.lower.repack(&mut pair.lower, parameters, direction);
+                layout.raise.repack(&mut pair.raise, parameters, direction);
             }
         }
     }

@@ -61,6 +61,13 @@ impl ModelShape {
         kept + self.passing_numbers() + backward
     }
 
+    /// Bytes of all weights with the adapter, and of what is trained of them.
+    fn weight_bytes(&self, section: &AdapterSection) -> (u64, u64) {
+        let weights = self.parameters * F32;
+        let adapter = self.adapter_parameters(section) * F32;
+        (weights + adapter, if section.enabled { adapter } else { weights })
+    }
+
     /// Numbers of an adapter beside a model of this shape; 0 where none is trained.
     fn adapter_parameters(&self, section: &AdapterSection) -> u64 {
         if !section.enabled {
@@ -180,9 +187,7 @@ impl TrainConfig {
     }
 
     fn memory(&self, shape: ModelShape) -> MemoryEstimate {
-        let weights = shape.parameters * F32;
-        let adapter = shape.adapter_parameters(&self.adapter) * F32;
-        let trained = if self.adapter.enabled { adapter } else { weights };
+        let (weights, trained) = shape.weight_bytes(&self.adapter);
         let has_teacher = self.algorithm.name.has_teacher();
         let seed = &self.seed;
         let initial = seed.teacher == Teacher::Frozen || seed.analyser == Analyser::Frozen;
@@ -205,7 +210,7 @@ impl TrainConfig {
         };
         let active = self.rollout.max_active_sequences as u64;
         MemoryEstimate {
-            weights: 3 * (weights + adapter),
+            weights: 3 * weights,
             copies: 2 * held_copies * trained,
             training_state: 3 * trained,
             activations: product([
@@ -229,11 +234,9 @@ impl TrainConfig {
 impl SftConfig {
     /// Memory of a fine-tuning run of a model of this shape.
     pub fn memory(&self, shape: ModelShape) -> MemoryEstimate {
-        let weights = shape.parameters * F32;
-        let adapter = shape.adapter_parameters(&self.adapter) * F32;
-        let trained = if self.adapter.enabled { adapter } else { weights };
+        let (weights, trained) = shape.weight_bytes(&self.adapter);
         MemoryEstimate {
-            weights: 3 * (weights + adapter),
+            weights: 3 * weights,
             copies: 0,
             training_state: 3 * trained,
             activations: product([

@@ -271,7 +271,11 @@ impl Decoder {
     /// Hash of everything that its results depend on: the parameters' digest or, with an adapter, one over the base, the
     /// adapter's scale and its values.
     pub fn digest(&self) -> blake3::Hash {
-        let base = self.parameters.digest();
+        self.digest_over(self.parameters.digest())
+    }
+
+    /// The same for a caller that has the parameters' digest already: beside an adapter they are frozen, and many.
+    pub fn digest_over(&self, base: blake3::Hash) -> blake3::Hash {
         let Some(adapter) = self.adapter() else {
             return base;
         };

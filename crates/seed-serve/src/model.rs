@@ -60,12 +60,13 @@ pub(crate) fn replace_weights(
         ));
     }
     decoder.update(|current| *current = parameters);
+    let digest = decoder.parameters().digest();
     let weights = Weights {
-        fingerprint: fingerprint(decoder, &facts.tokenizer).map_err(text)?,
+        fingerprint: fingerprint(decoder.config(), &digest, &facts.tokenizer).map_err(text)?,
         version: version.map(str::to_owned),
     };
     *facts.weights.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(weights);
-    Ok(decoder.parameters().digest().to_hex().to_string())
+    Ok(digest.to_hex().to_string())
 }
 
 impl ServedModel {
@@ -85,7 +86,11 @@ impl ServedModel {
         let decoder = Decoder::new(directory.config, directory.parameters)?;
         let facts = Facts {
             weights: RwLock::new(Arc::new(Weights {
-                fingerprint: fingerprint(&decoder, &directory.tokenizer)?,
+                fingerprint: fingerprint(
+                    decoder.config(),
+                    &decoder.parameters().digest(),
+                    &directory.tokenizer,
+                )?,
                 version: None,
             })),
             opening_tokens: directory.tokenizer.opening_tokens(),
@@ -124,10 +129,14 @@ impl ServedModel {
     }
 }
 
-fn fingerprint(decoder: &Decoder, tokenizer: &Tokenizer) -> Result<String, ModelError> {
+fn fingerprint(
+    config: &DecoderConfig,
+    parameters: &blake3::Hash,
+    tokenizer: &Tokenizer,
+) -> Result<String, ModelError> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(decoder.config().to_json().as_bytes());
+    hasher.update(config.to_json().as_bytes());
     hasher.update(tokenizer.to_json()?.as_bytes());
-    hasher.update(decoder.parameters().digest().as_bytes());
+    hasher.update(parameters.as_bytes());
     Ok(format!("seed-{}", &hasher.finalize().to_hex()[..16]))
 }

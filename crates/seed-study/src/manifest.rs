@@ -112,7 +112,7 @@ impl PlanRecord {
                 base: start.base.clone(),
                 name: start.name.clone(),
                 path: model.path.clone(),
-                weights: policy.decoder.digest().to_hex().to_string(),
+                weights: policy.digest().to_hex().to_string(),
                 tasks: worlds.get(&start.config)?.world.digest(),
             });
         }

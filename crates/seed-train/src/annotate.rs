@@ -73,8 +73,7 @@ pub fn annotate(
                 Annotator::Endpoint => Hindsight::with_endpoint(config)?,
                 _ => Hindsight::new(&config.seed),
             };
-            let mut policy = Policy::load(&config.model.path, config.model.thinking)?;
-            policy.place(&config.model)?;
+            let policy = Policy::placed(&config.model)?;
             let key = RandomKey::new(config.run.seed).with_text("purpose", "annotate");
             let analyses = hindsight.analyse(
                 config,

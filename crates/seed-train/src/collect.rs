@@ -27,8 +27,7 @@ pub fn collect(
     out: &Path,
     observer: &mut dyn Observer,
 ) -> Result<Evaluation, TrainError> {
-    let mut policy = Policy::load(&config.model.path, config.model.thinking)?;
-    policy.place(&config.model)?;
+    let policy = Policy::placed(&config.model)?;
     let mut pool = EnvironmentPool::new(world.clone(), options::pool_options(config))?;
     let sample = panel(&**world, split, Some(tasks), config.run.seed)?;
     let panel = Panel {

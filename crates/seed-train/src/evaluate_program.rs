@@ -26,8 +26,7 @@ pub fn evaluate_panels(
     trajectories_out: Option<&Path>,
     observer: &mut dyn Observer,
 ) -> Result<Vec<PanelResult>, TrainError> {
-    let mut policy = Policy::load(&config.model.path, config.model.thinking)?;
-    policy.place(&config.model)?;
+    let policy = Policy::placed(&config.model)?;
     let skills = TaskSkills::new(config, open.world.clone())?;
     let mut pool = EnvironmentPool::new(open.world.clone(), options::pool_options(config))?;
     let mut panels = PromptedPanels {

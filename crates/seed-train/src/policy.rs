@@ -33,7 +33,7 @@ pub struct Policy {
     /// Where the weights were read from; those of the base, where there is an adapter.
     source: PathBuf,
     /// Digest of the decoder's own parameters, once an adapter needed it: they are frozen from then on.
-    base_digest: OnceLock<String>,
+    base_digest: OnceLock<blake3::Hash>,
 }
 
 impl Policy {
@@ -72,6 +72,16 @@ impl Policy {
         Ok(policy)
     }
 
+    /// The policy that a section names, as it is and where it is computed.
+    ///
+    /// # Errors
+    /// As [`Policy::load`] and [`Policy::place`].
+    pub fn placed(section: &ModelSection) -> Result<Self, TrainError> {
+        let mut policy = Self::load(&section.path, section.thinking)?;
+        policy.place(section)?;
+        Ok(policy)
+    }
+
     fn load_base(path: &Path, thinking: bool) -> Result<Self, TrainError> {
         Self::from_directory(read_base(path)?, path, thinking)
     }
@@ -105,14 +115,24 @@ impl Policy {
     /// Puts the adapter of a folder beside the weights, in place of any other.
     fn load_adapter(&mut self, folder: &Path) -> Result<(), TrainError> {
         let read = load_adapter(folder, self.decoder.config())?;
-        read.check_base(folder, self.base_digest())?;
+        read.check_base(folder, &self.base_digest().to_hex())?;
         self.decoder = self.decoder.clone().with_adapter(read.adapter)?;
         Ok(())
     }
 
-    fn base_digest(&self) -> &str {
-        self.base_digest
-            .get_or_init(|| self.decoder.parameters().digest().to_hex().to_string())
+    fn base_digest(&self) -> blake3::Hash {
+        *self
+            .base_digest
+            .get_or_init(|| self.decoder.parameters().digest())
+    }
+
+    /// As [`Decoder::digest`]; beside an adapter the base's share is computed once.
+    pub fn digest(&self) -> blake3::Hash {
+        if self.decoder.adapter().is_some() {
+            self.decoder.digest_over(self.base_digest())
+        } else {
+            self.decoder.digest()
+        }
     }
 
     /// Makes the policy one that trains what `section` says: an adapter, fresh from `key` unless the policy was loaded with
@@ -245,7 +265,12 @@ impl Policy {
             } else {
                 std::path::absolute(&self.source)?
             };
-            return save_adapter(path, adapter, &base.to_string_lossy(), self.base_digest());
+            return save_adapter(
+                path,
+                adapter,
+                &base.to_string_lossy(),
+                &self.base_digest().to_hex(),
+            );
         }
         self.save_weights(path, self.decoder.parameters())
     }

@@ -141,7 +141,7 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Self, TrainError> {
         let store = run.checkpoints()?;
-        let initial_weights = trainer.policy.decoder.digest().to_hex().to_string();
+        let initial_weights = trainer.policy.digest().to_hex().to_string();
         let tasks = trainer.world().digest();
         let mut best = None;
         let mut saved = None;

@@ -191,3 +191,23 @@ pub fn score(
         .map(|scores| scores.log_probs)
         .collect())
 }
+
+/// Scores all rows and takes that as the old policy's log-probs. `compare` is given, row by row, what stood there before and
+/// what takes its place.
+///
+/// # Errors
+/// As [`score`].
+pub(super) fn replace_old(
+    decoder: &Decoder,
+    rows: &mut [TrainedSequence],
+    temperature: f32,
+    compare: &mut dyn FnMut(&[f32], &[f32]),
+) -> Result<(), TrainError> {
+    let plain: Vec<&Sequence> = rows.iter().map(|row| &row.sequence).collect();
+    let scores = score(decoder, &plain, temperature)?;
+    for (row, scores) in rows.iter_mut().zip(scores) {
+        compare(&row.old, &scores);
+        row.old = scores;
+    }
+    Ok(())
+}

@@ -17,7 +17,7 @@ use seed_backend::{
 use seed_env::Outcome;
 use seed_model::{Decoder, ModelError, Sampling, TokenSequence};
 use seed_random::RandomKey;
-use seed_rollout::{Sequence, Trajectory};
+use seed_rollout::Trajectory;
 use seed_run::Metrics;
 
 use super::batch::{self, TrainedSequence};
@@ -130,7 +130,7 @@ impl ExternalEngine {
                     self.check_base(policy, temperature, key)?;
                     self.base_checked = true;
                 }
-                let digest = policy.decoder.digest().to_hex();
+                let digest = policy.digest().to_hex();
                 let name = format!("seed-adapter-{iteration:06}-{}", &digest[..16]);
                 self.write(&name, |path| policy.save(path))?;
                 self.weights =
@@ -250,13 +250,10 @@ impl ExternalEngine {
         temperature: f32,
         metrics: &mut Metrics,
     ) -> Result<(), TrainError> {
-        let plain: Vec<&Sequence> = sequences.iter().map(|row| &row.sequence).collect();
-        let scores = batch::score(decoder, &plain, temperature)?;
         let mut mismatch = Mismatch::default();
-        for (row, scored) in sequences.iter_mut().zip(scores) {
-            mismatch.add(&row.old, &scored, self.limit);
-            row.old = scored;
-        }
+        batch::replace_old(decoder, sequences, temperature, &mut |recorded, scores| {
+            mismatch.add(recorded, scores, self.limit);
+        })?;
         metrics.set("engine/compared_tokens", mismatch.tokens as f64);
         metrics.set("engine/log_prob_difference_mean", mismatch.mean());
         metrics.set("engine/log_prob_difference_maximum", mismatch.largest);

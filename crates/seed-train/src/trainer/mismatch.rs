@@ -6,7 +6,6 @@
 //! Not for: the own kernels, which must give the recorded bits again (`self_check`).
 
 use seed_model::Decoder;
-use seed_rollout::Sequence;
 use seed_run::Metrics;
 use thiserror::Error;
 
@@ -46,18 +45,15 @@ pub(super) fn score_old(
     iteration: u64,
     metrics: &mut Metrics,
 ) -> Result<(), TrainError> {
-    let plain: Vec<&Sequence> = sequences.iter().map(|row| &row.sequence).collect();
-    let scores = batch::score(decoder, &plain, temperature)?;
     let (mut sum, mut maximum, mut tokens) = (0.0, 0.0_f64, 0);
-    for (row, scores) in sequences.iter_mut().zip(scores) {
-        for (recorded, scored) in row.old.iter().zip(&scores) {
+    batch::replace_old(decoder, sequences, temperature, &mut |recorded, scores| {
+        for (recorded, scored) in recorded.iter().zip(scores) {
             let difference = f64::from((recorded - scored).abs());
             sum += difference;
             maximum = maximum.max(difference);
         }
         tokens += scores.len();
-        row.old = scores;
-    }
+    })?;
     let mean = sum / tokens.max(1) as f64;
     metrics.set("self_check/rows", sequences.len() as f64);
     metrics.set("self_check/tokens", tokens as f64);

@@ -17,7 +17,7 @@ const BLOCK_LOGITS: usize = 1 << 22;
 /// The most rows whose logits are held at once.
 const BLOCK_ROWS: usize = 256;
 /// The most logits kept for a backward pass, 128 MiB: more are made again.
-const KEPT_LOGITS: usize = 1 << 25;
+pub const KEPT_LOGITS: usize = 1 << 25;
 /// Shifted logits are held above this, where the exponential is zero, so that masked (infinitely low) logits
 /// contribute nothing to the entropy instead of NaN.
 const LOWEST: f32 = -200.0;

@@ -16,10 +16,11 @@ use seed_kernels::parallel;
 use seed_kernels::rotary::rotate_backward;
 use seed_kernels::swiglu::{swiglu, swiglu_backward};
 
+use crate::activations::LayerActivations;
 use crate::adapter::{LayerAdapter, LayerPairs, Target};
-use crate::buffers::Part;
+use crate::buffers::Lane;
 use crate::gradients::Gradients;
-use crate::layer::{LayerActivations, LayerContext, LayerScratch, copy_into, sized};
+use crate::layer::{LayerContext, LayerScratch, copy_into, sized};
 use crate::pack::Pack;
 use crate::weights::{LayerLayout, Linear, PackedLayer};
 
@@ -159,7 +160,7 @@ pub(crate) fn backward(
     adapter: Option<LayerAdapter<'_>>,
     caches: &[Vec<KeyValueCache>],
     slot: usize,
-    activations: &LayerActivations,
+    activations: &LayerActivations<'_>,
     derivative: &mut [f32],
     forward_scratch: &mut LayerScratch,
     scratch: &mut BackwardScratch,
@@ -184,7 +185,7 @@ pub(crate) fn backward(
     // MLP: x2 = x1 + down(silu(gate(n)) * up(n)), n = norm(x1). The norm and the product are cheap to compute again.
     copy_into(&mut scratch.down, derivative);
     let activated = sized(&mut forward_scratch.activated, rows * intermediate);
-    swiglu(&activations.gate, &activations.up, activated);
+    swiglu(activations.gate, activations.up, activated);
     if keeps(&[Target::Down]) {
         keep_input(activated, rows, intermediate, &mut scratch.down_input);
     }
@@ -206,10 +207,10 @@ pub(crate) fn backward(
     }
     let d_gate = sized(&mut scratch.gate, rows * intermediate);
     let d_up = sized(&mut scratch.up, rows * intermediate);
-    swiglu_backward(&activations.gate, &activations.up, d_activated, d_gate, d_up);
+    swiglu_backward(activations.gate, activations.up, d_activated, d_gate, d_up);
     let normed = sized(&mut forward_scratch.normed, rows * hidden);
     let middle_norm = parameters.get(layout.middle_norm);
-    rms_norm(&activations.middle, rows, middle_norm, *epsilon, normed);
+    rms_norm(activations.middle, rows, middle_norm, *epsilon, normed);
     if keeps(&[Target::Gate, Target::Up]) {
         keep_input(normed, rows, hidden, &mut scratch.gate_input);
     }
@@ -224,7 +225,7 @@ pub(crate) fn backward(
     }
     let residual = sized(&mut scratch.residual, rows * hidden);
     rms_norm_input_gradient(
-        &activations.middle,
+        activations.middle,
         rows,
         middle_norm,
         *epsilon,
@@ -238,20 +239,20 @@ pub(crate) fn backward(
     copy_into(&mut scratch.output, derivative);
     let normed = sized(&mut forward_scratch.normed, rows * hidden);
     let input_norm = parameters.get(layout.input_norm);
-    rms_norm(&activations.input, rows, input_norm, *epsilon, normed);
+    rms_norm(activations.input, rows, input_norm, *epsilon, normed);
     if keeps(&[Target::Query, Target::Key, Target::Value]) {
         keep_input(normed, rows, hidden, &mut scratch.query_input);
     }
     if keeps(&[Target::Output]) {
         let width = context.query_width();
-        keep_input(&activations.attended, rows, width, &mut scratch.output_input);
+        keep_input(activations.attended, rows, width, &mut scratch.output_input);
     }
     let d_attended = sized(&mut scratch.attended, rows * context.query_width());
     matmul(derivative, rows, &transposed.output, d_attended, false);
     let lowered = &mut forward_scratch.lowered;
     if let Some(adapter) = &adapter {
         let kept = &mut scratch.pairs[Target::Output.index()];
-        let x = &activations.attended;
+        let x = &*activations.attended;
         adapter.backward(Target::Output, derivative, x, rows, d_attended, lowered, kept);
     }
     attention_derivatives(context, caches, slot, activations, scratch);
@@ -272,7 +273,7 @@ pub(crate) fn backward(
     }
     let residual = sized(&mut scratch.residual, rows * hidden);
     rms_norm_input_gradient(
-        &activations.input,
+        activations.input,
         rows,
         input_norm,
         *epsilon,
@@ -289,7 +290,7 @@ fn attention_derivatives(
     context: &LayerContext<'_>,
     caches: &[Vec<KeyValueCache>],
     slot: usize,
-    activations: &LayerActivations,
+    activations: &LayerActivations<'_>,
     scratch: &mut BackwardScratch,
 ) {
     let LayerContext {
@@ -321,11 +322,11 @@ fn attention_derivatives(
         &mut segments,
         |_, ((((segment, caches), d_query), d_key), d_value)| {
             attention_backward(
-                Pack::of(segment, &activations.query, query_width),
+                Pack::of(segment, activations.query, query_width),
                 segment.rows.len(),
                 &caches[slot],
-                Pack::of(segment, &activations.attended, query_width),
-                Pack::of(segment, &activations.log_sum_exp, heads),
+                Pack::of(segment, activations.attended, query_width),
+                Pack::of(segment, activations.log_sum_exp, heads),
                 Pack::of(segment, d_attended, query_width),
                 shape,
                 d_query,
@@ -343,7 +344,7 @@ fn attention_derivatives(
     std::mem::swap(&mut scratch.query, &mut scratch.query_normed);
     std::mem::swap(&mut scratch.key, &mut scratch.key_normed);
     rms_norm_input_gradient(
-        &activations.query_raw,
+        activations.query_raw,
         rows * heads,
         parameters.get(query_norm),
         *epsilon,
@@ -352,7 +353,7 @@ fn attention_derivatives(
         sized(&mut scratch.query_inverses, rows * heads),
     );
     rms_norm_input_gradient(
-        &activations.key_raw,
+        activations.key_raw,
         rows * key_heads,
         parameters.get(key_norm),
         *epsilon,
@@ -378,11 +379,11 @@ pub(crate) enum Trained<'a> {
 
 impl<'a> Trained<'a> {
     /// Every trained matrix and, of each part, the derivative by its output and its input as laid out.
-    fn products(&self, parts: &'a [Part]) -> Vec<(&'a Linear, Vec<OuterPart<'a>>)> {
+    fn products(&self, lanes: &'a [Lane<'_>]) -> Vec<(&'a Linear, Vec<OuterPart<'a>>)> {
         let of_parts = |operands: &dyn Fn(&'a BackwardScratch) -> (&'a [f32], &'a [f32])| {
-            parts
+            lanes
                 .iter()
-                .map(|part| {
+                .map(|Lane { part, .. }| {
                     let (dy, x) = operands(&part.backward);
                     let rows = part.pack.rows();
                     OuterPart { dy, x, rows }
@@ -418,13 +419,12 @@ impl<'a> Trained<'a> {
 pub(crate) fn accumulate_parameters(
     trained: &Trained<'_>,
     layer: usize,
-    parts: &[Part],
-    recompute: bool,
+    lanes: &[Lane<'_>],
     gradients: &mut Gradients,
 ) {
-    let rows: usize = parts.iter().map(|part| part.pack.rows()).sum();
+    let rows: usize = lanes.iter().map(|lane| lane.part.pack.rows()).sum();
     let _span = tracing::debug_span!("parameter_gradients", rows).entered();
-    let products = trained.products(parts);
+    let products = trained.products(lanes);
 
     // Every task owns a strip of one tensor, and there are several to a thread, so that none waits for long.
     let mut tensors: Vec<Option<&mut [f32]>> = gradients.split_mut().into_iter().map(Some).collect();
@@ -448,7 +448,7 @@ pub(crate) fn accumulate_parameters(
         }
     }
     let norms = match trained {
-        Trained::Layer(layout) => norm_gradients(layout, layer, parts, recompute),
+        Trained::Layer(layout) => norm_gradients(layout, layer, lanes),
         Trained::Adapter(_) => Vec::new(),
     };
     for (weight, parts) in norms {
@@ -462,43 +462,31 @@ pub(crate) fn accumulate_parameters(
     parallel::for_each_mut(&mut tasks, |_, task| task());
 }
 
-fn norm_gradients<'a>(
-    layout: &LayerLayout,
-    layer: usize,
-    parts: &'a [Part],
-    recompute: bool,
-) -> Vec<NormGradient<'a>> {
-    let of_parts = |gradient: fn(&'a LayerActivations, &'a BackwardScratch) -> NormPart<'a>| {
-        parts
+fn norm_gradients<'a>(layout: &LayerLayout, layer: usize, lanes: &'a [Lane<'_>]) -> Vec<NormGradient<'a>> {
+    let of_parts = |gradient: fn(&'a LayerActivations<'_>, &'a BackwardScratch) -> NormPart<'a>| {
+        lanes
             .iter()
-            .map(|part| {
-                let activations = if recompute {
-                    &part.workspace.activations
-                } else {
-                    &part.layers[layer]
-                };
-                gradient(activations, &part.backward)
-            })
+            .map(|Lane { part, kept }| gradient(kept.layer(layer), &part.backward))
             .collect()
     };
     let mut norms: Vec<NormGradient<'a>> = vec![
         (
             layout.middle_norm,
-            of_parts(|kept, scratch| (&kept.middle, &scratch.middle_inverses, &scratch.middle_normed)),
+            of_parts(|kept, scratch| (&*kept.middle, &scratch.middle_inverses, &scratch.middle_normed)),
         ),
         (
             layout.input_norm,
-            of_parts(|kept, scratch| (&kept.input, &scratch.input_inverses, &scratch.input_normed)),
+            of_parts(|kept, scratch| (&*kept.input, &scratch.input_inverses, &scratch.input_normed)),
         ),
     ];
     if let Some((query, key)) = layout.query_key_norm {
         norms.push((
             query,
-            of_parts(|kept, scratch| (&kept.query_raw, &scratch.query_inverses, &scratch.query_normed)),
+            of_parts(|kept, scratch| (&*kept.query_raw, &scratch.query_inverses, &scratch.query_normed)),
         ));
         norms.push((
             key,
-            of_parts(|kept, scratch| (&kept.key_raw, &scratch.key_inverses, &scratch.key_normed)),
+            of_parts(|kept, scratch| (&*kept.key_raw, &scratch.key_inverses, &scratch.key_normed)),
         ));
     }
     norms

@@ -14,6 +14,7 @@ use seed_kernels::norm::rms_norm;
 use seed_kernels::parallel;
 use seed_kernels::rotary::RotaryTable;
 
+use crate::activations::LayerActivations;
 use crate::adapter::{Adapter, AdapterWeights};
 use crate::buffers::{BufferPool, Buffers, ScoredRows, TrainingBuffers, Workspace, ensure_caches};
 #[cfg(feature = "composed")]
@@ -533,7 +534,9 @@ impl Decoder {
             if layer + 1 == self.config.layers && wanted.len() < pack.rows() {
                 forward_wanted(&context, hidden, wanted, caches, slot, activations, scratch);
             } else {
-                forward(&context, hidden, caches, slot, activations, scratch, false);
+                let mut activations =
+                    LayerActivations::of(activations, &context.passing_widths(), pack.rows());
+                forward(&context, hidden, caches, slot, &mut activations, scratch, false);
             }
         }
     }

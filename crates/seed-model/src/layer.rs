@@ -11,6 +11,7 @@ use seed_kernels::parallel;
 use seed_kernels::rotary::{RotaryTable, rotate};
 use seed_kernels::swiglu::swiglu;
 
+use crate::activations::{LayerActivations, Widths};
 use crate::adapter::{LayerAdapter, Target};
 use crate::pack::Pack;
 use crate::parameters::Parameters;
@@ -39,6 +40,15 @@ impl LayerContext<'_> {
         self.shape.key_value_heads * self.shape.head_dim
     }
 
+    /// Numbers per row that the layer works on when no backward pass follows.
+    pub(crate) fn passing_widths(&self) -> Widths {
+        Widths::passing(
+            self.shape,
+            self.intermediate_size,
+            self.layout.query_key_norm.is_some(),
+        )
+    }
+
     /// `out (=|+=) x·Wᵀ + b`, then `out += s·(x·Aᵀ)·Bᵀ` where the matrix has an adapter: the chains of the base's product
     /// go on in the adapter's. `lowered` is a buffer.
     fn project(
@@ -63,31 +73,14 @@ impl LayerContext<'_> {
     }
 }
 
-/// Values of the forward pass which the backward pass reads; keys and values are in the caches. All `[rows, width]`.
-#[derive(Default)]
-pub(crate) struct LayerActivations {
-    /// The residual stream before the layer.
-    pub(crate) input: Vec<f32>,
-    /// Queries and keys before their per-head norm, where there is one.
-    pub(crate) query_raw: Vec<f32>,
-    pub(crate) key_raw: Vec<f32>,
-    /// Rotated queries.
-    pub(crate) query: Vec<f32>,
-    /// Attention output before its projection.
-    pub(crate) attended: Vec<f32>,
-    pub(crate) log_sum_exp: Vec<f32>,
-    /// The residual stream between attention and MLP.
-    pub(crate) middle: Vec<f32>,
-    pub(crate) gate: Vec<f32>,
-    pub(crate) up: Vec<f32>,
-}
-
 /// Buffers whose content does not outlive a layer.
 #[derive(Default)]
 pub(crate) struct LayerScratch {
     pub(crate) normed: Vec<f32>,
     key: Vec<f32>,
     value: Vec<f32>,
+    /// Keys of all rows before their per-head norm, where a layer runs for some rows alone.
+    key_raw: Vec<f32>,
     pub(crate) activated: Vec<f32>,
     /// Inputs of an adapter's second matrix.
     pub(crate) lowered: Vec<f32>,
@@ -112,13 +105,13 @@ pub(crate) fn copy_into(buffer: &mut Vec<f32>, values: &[f32]) {
 ///
 /// `caches[s][slot]` holds the keys and values of segment `s` in this layer; it is cut to the segment's first
 /// position and the segment's own are appended, so that one slot can serve all layers when nothing is kept.
-/// With `keep`, `activations` holds afterwards all that the backward pass needs.
+/// `activations` have room for the pack's rows; with `keep`, they hold afterwards all that the backward pass needs.
 pub(crate) fn forward(
     context: &LayerContext<'_>,
     hidden: &mut [f32],
     caches: &mut [&mut [KeyValueCache]],
     slot: usize,
-    activations: &mut LayerActivations,
+    activations: &mut LayerActivations<'_>,
     scratch: &mut LayerScratch,
     keep: bool,
 ) {
@@ -135,17 +128,17 @@ pub(crate) fn forward(
     let (query_width, key_width) = (context.query_width(), context.key_width());
     let (heads, key_heads, head_dim) = (shape.query_heads, shape.key_value_heads, shape.head_dim);
     if keep {
-        copy_into(&mut activations.input, hidden);
+        activations.input.copy_from_slice(hidden);
     }
 
     let normed = sized(&mut scratch.normed, rows * context.hidden_size);
     rms_norm(hidden, rows, parameters.get(layout.input_norm), *epsilon, normed);
-    let query = sized(&mut activations.query, rows * query_width);
+    let query = &mut *activations.query;
     let key = sized(&mut scratch.key, rows * key_width);
     let value = sized(&mut scratch.value, rows * key_width);
     if let Some((query_norm, key_norm)) = layout.query_key_norm {
-        let query_raw = sized(&mut activations.query_raw, rows * query_width);
-        let key_raw = sized(&mut activations.key_raw, rows * key_width);
+        let query_raw = &mut *activations.query_raw;
+        let key_raw = &mut *activations.key_raw;
         context.project(
             Target::Query,
             normed,
@@ -171,8 +164,8 @@ pub(crate) fn forward(
     rotate(query, rows, heads, head_dim, &pack.positions, rotary);
     rotate(key, rows, key_heads, head_dim, &pack.positions, rotary);
 
-    let attended = sized(&mut activations.attended, rows * query_width);
-    let log_sum_exp = sized(&mut activations.log_sum_exp, rows * heads);
+    let attended = &mut *activations.attended;
+    let log_sum_exp = &mut *activations.log_sum_exp;
     let (query, key, value) = (&*query, &*key, &*value);
     let attend = tracing::trace_span!("attend", rows, sequences = pack.segments.len()).entered();
     let mut segments: Vec<_> = pack
@@ -207,7 +200,7 @@ pub(crate) fn forward(
     // The product starts from the residual stream, so the addition is part of its chain of fused multiply-adds.
     context.project(
         Target::Output,
-        &activations.attended,
+        activations.attended,
         rows,
         hidden,
         true,
@@ -215,7 +208,7 @@ pub(crate) fn forward(
     );
 
     if keep {
-        copy_into(&mut activations.middle, hidden);
+        activations.middle.copy_from_slice(hidden);
     }
     feed_forward(context, hidden, rows, activations, scratch);
 }
@@ -225,7 +218,7 @@ fn feed_forward(
     context: &LayerContext<'_>,
     hidden: &mut [f32],
     rows: usize,
-    activations: &mut LayerActivations,
+    activations: &mut LayerActivations<'_>,
     scratch: &mut LayerScratch,
 ) {
     let LayerContext {
@@ -236,8 +229,7 @@ fn feed_forward(
     } = context;
     let normed = sized(&mut scratch.normed, rows * context.hidden_size);
     rms_norm(hidden, rows, parameters.get(layout.middle_norm), *epsilon, normed);
-    let gate = sized(&mut activations.gate, rows * context.intermediate_size);
-    let up = sized(&mut activations.up, rows * context.intermediate_size);
+    let (gate, up) = (&mut *activations.gate, &mut *activations.up);
     let activated = sized(&mut scratch.activated, rows * context.intermediate_size);
     context.project(Target::Gate, normed, rows, gate, false, &mut scratch.lowered);
     context.project(Target::Up, normed, rows, up, false, &mut scratch.lowered);
@@ -254,7 +246,7 @@ pub(crate) fn forward_wanted(
     wanted: &[usize],
     caches: &mut [&mut [KeyValueCache]],
     slot: usize,
-    activations: &mut LayerActivations,
+    activations: &mut Vec<f32>,
     scratch: &mut LayerScratch,
 ) {
     let LayerContext {
@@ -279,7 +271,8 @@ pub(crate) fn forward_wanted(
     // Rows only move to the front, so the two buffers can be cut down in place.
     keep_rows(hidden, wanted, width);
     keep_rows(&mut scratch.normed, wanted, width);
-    let query = sized(&mut activations.query, count * query_width);
+    let mut activations = LayerActivations::of(activations, &context.passing_widths(), count);
+    let query = &mut *activations.query;
     context.project(
         Target::Query,
         &scratch.normed,
@@ -289,17 +282,17 @@ pub(crate) fn forward_wanted(
         &mut scratch.lowered,
     );
     if let Some((query_norm, key_norm)) = layout.query_key_norm {
-        copy_into(&mut activations.query_raw, query);
-        copy_into(&mut activations.key_raw, key);
+        activations.query_raw.copy_from_slice(query);
+        copy_into(&mut scratch.key_raw, key);
         let (query_norm, key_norm) = (parameters.get(query_norm), parameters.get(key_norm));
-        rms_norm(&activations.query_raw, count * heads, query_norm, *epsilon, query);
-        rms_norm(&activations.key_raw, rows * key_heads, key_norm, *epsilon, key);
+        rms_norm(activations.query_raw, count * heads, query_norm, *epsilon, query);
+        rms_norm(&scratch.key_raw, rows * key_heads, key_norm, *epsilon, key);
     }
     let positions: Vec<u32> = wanted.iter().map(|&row| pack.positions[row]).collect();
     rotate(query, count, heads, head_dim, &positions, rotary);
     rotate(key, rows, key_heads, head_dim, &pack.positions, rotary);
 
-    let attended = sized(&mut activations.attended, count * query_width);
+    let attended = &mut *activations.attended;
     let (query, key, value) = (&*query, &*key, &*value);
     let attend = tracing::trace_span!("attend", rows = count, sequences = pack.segments.len()).entered();
     let (mut rest, mut first) = (attended, 0);
@@ -336,13 +329,13 @@ pub(crate) fn forward_wanted(
     attend.exit();
     context.project(
         Target::Output,
-        &activations.attended,
+        activations.attended,
         count,
         hidden,
         true,
         &mut scratch.lowered,
     );
-    feed_forward(context, hidden, count, activations, scratch);
+    feed_forward(context, hidden, count, &mut activations, scratch);
 }
 
 /// Keeps the rows `wanted`, which increase, of a `[_, width]` buffer.

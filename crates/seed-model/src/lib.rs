@@ -3,6 +3,7 @@
 //! One forward pass serves generation, scoring and training, so a token's log-prob has the same bits wherever it is
 //! computed. Not for: losses, advantages or anything that knows of tasks; those are other crates'.
 
+mod activations;
 pub mod adapter;
 mod backward;
 mod buffers;

@@ -5,17 +5,19 @@
 use std::ops::Range;
 
 use seed_kernels::attention::KeyValueCache;
+pub use seed_kernels::head::KEPT_LOGITS;
 use seed_kernels::head::token_log_probs_backward;
 use seed_kernels::norm::{rms_norm_backward, rms_norm_input_gradient};
 use seed_kernels::parallel;
 use seed_kernels::rotary::RotaryTable;
 
+use crate::activations::{Kept, LayerActivations, Widths};
 use crate::backward::{Trained, accumulate_parameters, backward};
-use crate::buffers::{Part, TrainingBuffers, Workspace, ensure_caches};
+use crate::buffers::{Lane, Part, TrainingBuffers, Workspace, ensure_caches, ensure_parts};
 use crate::decoder::{Decoder, Slots, fill, gather_rows, packs};
 use crate::error::ModelError;
 use crate::gradients::Gradients;
-use crate::layer::{LayerActivations, copy_into, forward, sized};
+use crate::layer::{copy_into, forward, sized};
 use crate::pack::Pack;
 use crate::sequence::{ScoreGradients, Scores, TokenSequence, sequence_name};
 
@@ -66,6 +68,17 @@ impl Decoder {
         })
     }
 
+    /// Numbers per row and layer that a backward pass reads.
+    fn kept_widths(&self) -> Widths {
+        let config = self.config();
+        let norm = self
+            .layout
+            .layers
+            .first()
+            .is_some_and(|layer| layer.query_key_norm.is_some());
+        Widths::kept(&self.shape, config.hidden_size, config.intermediate_size, norm)
+    }
+
     fn accumulate_pack(
         &self,
         sequences: &[TokenSequence<'_>],
@@ -78,6 +91,7 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         let TrainingBuffers {
             parts,
+            activations,
             scored,
             head,
             d_scored,
@@ -88,12 +102,19 @@ impl Decoder {
         } = buffers;
         let frozen = self.adapter.is_some();
         let ranges = part_ranges(sequences, range.clone(), parallel::threads());
-        if parts.len() < ranges.len() {
-            parts.resize_with(ranges.len(), Part::default);
-        }
-        let parts = &mut parts[..ranges.len()];
+        let part_rows: Vec<usize> = ranges
+            .iter()
+            .map(|range| rows_of(&sequences[range.clone()]))
+            .collect();
+        ensure_parts(parts, &part_rows, self.pack_tokens);
+        let kept = activations.divide(&self.kept_widths(), self.config().layers, &part_rows, recompute);
+        let mut lanes: Vec<Lane<'_>> = parts
+            .iter_mut()
+            .zip(kept)
+            .map(|(part, kept)| Lane { part, kept })
+            .collect();
         scored.targets.clear();
-        for (part, range) in parts.iter_mut().zip(ranges) {
+        for (Lane { part, .. }, range) in lanes.iter_mut().zip(ranges) {
             fill(
                 &mut part.pack,
                 &mut part.rows,
@@ -101,19 +122,19 @@ impl Decoder {
                 &sequences[range],
             );
         }
-        let rows: usize = parts.iter().map(|part| part.pack.rows()).sum();
+        let rows: usize = part_rows.iter().sum();
         let _span = tracing::debug_span!("pack", rows, sequences = range.len()).entered();
-        let positions = parts.iter().map(|part| part.pack.positions_needed()).max();
+        let positions = lanes.iter().map(|lane| lane.part.pack.positions_needed()).max();
         let pass = Pass {
             decoder: self,
             rotary: &self.rotary(positions.unwrap_or(0)),
             recompute,
         };
-        parallel::for_each_mut(parts, |_, part| pass.forward(part));
+        parallel::for_each_mut(&mut lanes, |_, lane| pass.forward(lane));
 
         let width = self.config().hidden_size;
         scored.hidden.clear();
-        for part in &*parts {
+        for Lane { part, .. } in &lanes {
             gather_rows(&part.workspace.hidden, &part.rows, width, &mut scored.hidden);
         }
         let scores = self.score_rows(scored, sequences, range.clone(), temperature, Some(head))?;
@@ -174,7 +195,7 @@ impl Decoder {
         phase.exit();
         let _phase = tracing::debug_span!("backward").entered();
         let mut rest = d_scored.as_slice();
-        for part in &mut *parts {
+        for Lane { part, .. } in &mut lanes {
             let (own, others) = rest.split_at(part.rows.len() * width);
             rest = others;
             let derivative = sized(&mut part.derivative, part.pack.rows() * width);
@@ -184,18 +205,23 @@ impl Decoder {
             }
         }
         for layer in (0..self.config().layers).rev() {
-            parallel::for_each_mut(parts, |_, part| pass.backward(layer, part));
+            parallel::for_each_mut(&mut lanes, |_, lane| pass.backward(layer, lane));
             let trained = match &self.adapter {
                 Some(adapter) => Trained::Adapter(&adapter.layout[layer]),
                 None => Trained::Layer(&self.layout.layers[layer]),
             };
-            accumulate_parameters(&trained, layer, parts, recompute, gradients);
+            accumulate_parameters(&trained, layer, &lanes, gradients);
         }
-        for part in parts.iter().filter(|_| !frozen) {
+        for Lane { part, .. } in lanes.iter().filter(|_| !frozen) {
             gradients.add_embedded(self.layout.embedding, &part.pack.tokens, &part.derivative);
         }
         Ok(())
     }
+}
+
+/// Rows that the sequences take in a pack.
+fn rows_of(sequences: &[TokenSequence<'_>]) -> usize {
+    sequences.iter().map(TokenSequence::rows).sum()
 }
 
 /// Cuts the sequences of a pack into parts for `threads` threads, in order.
@@ -204,8 +230,7 @@ impl Decoder {
 /// keeps the rows in that core's cache. Where the sequences do not make parts of about one size, there is one part, whose
 /// operations are split over the threads instead. Results do not depend on it.
 fn part_ranges(sequences: &[TokenSequence<'_>], range: Range<usize>, threads: usize) -> Vec<Range<usize>> {
-    let rows =
-        |range: &Range<usize>| -> usize { sequences[range.clone()].iter().map(TokenSequence::rows).sum() };
+    let rows = |range: &Range<usize>| rows_of(&sequences[range.clone()]);
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut start = range.start;
     for index in range.clone() {
@@ -242,22 +267,21 @@ impl Pass<'_> {
     }
 
     /// Takes a part through all layers, keeping what its backward pass needs.
-    fn forward(&self, part: &mut Part) {
+    fn forward(&self, lane: &mut Lane<'_>) {
+        let Lane { part, kept } = lane;
         let Part {
             pack,
             workspace,
             caches,
-            layers,
             ..
-        } = part;
+        } = &mut **part;
         let _span = tracing::debug_span!("forward", rows = pack.rows()).entered();
         let count = self.decoder.config().layers;
-        layers.resize_with(count, LayerActivations::default);
         ensure_caches(caches, pack, &self.decoder.shape, self.slots(), count);
         self.decoder.embed(pack, &mut workspace.hidden);
-        for (layer, kept) in layers.iter_mut().enumerate() {
+        for (layer, kept) in kept.layers.iter_mut().enumerate() {
             let kept = if self.recompute {
-                copy_into(&mut kept.input, &workspace.hidden);
+                kept.input.copy_from_slice(&workspace.hidden);
                 None
             } else {
                 Some(kept)
@@ -268,24 +292,22 @@ impl Pass<'_> {
 
     /// Takes a part's derivative back through one layer, leaving in `part.backward` what its parameters' gradients are
     /// made of.
-    fn backward(&self, layer: usize, part: &mut Part) {
+    fn backward(&self, layer: usize, lane: &mut Lane<'_>) {
+        let Lane { part, kept } = lane;
         let Part {
             pack,
             workspace,
             caches,
-            layers,
             backward: scratch,
             derivative,
             ..
-        } = part;
-        // There is one for each layer since `forward`.
-        let kept = &layers[layer];
-        if self.recompute {
+        } = &mut **part;
+        let Kept { layers, again } = kept;
+        if let Some(again) = again {
             let _span = tracing::debug_span!("recompute").entered();
-            copy_into(&mut workspace.hidden, &kept.input);
-            let mut again = std::mem::take(&mut workspace.activations);
-            self.forward_layer(layer, pack, caches, workspace, Some(&mut again));
-            workspace.activations = again;
+            // There is one for each layer.
+            copy_into(&mut workspace.hidden, layers[layer].input);
+            self.forward_layer(layer, pack, caches, workspace, Some(again));
         }
         backward(
             &self.decoder.layer_context(layer, self.rotary, pack),
@@ -296,11 +318,7 @@ impl Pass<'_> {
                 .map(|weights| weights.backward(layer)),
             caches,
             self.slots().of(layer),
-            if self.recompute {
-                &workspace.activations
-            } else {
-                kept
-            },
+            kept.layer(layer),
             derivative,
             &mut workspace.scratch,
             scratch,
@@ -314,19 +332,35 @@ impl Pass<'_> {
         pack: &Pack,
         caches: &mut [Vec<KeyValueCache>],
         workspace: &mut Workspace,
-        kept: Option<&mut LayerActivations>,
+        kept: Option<&mut LayerActivations<'_>>,
     ) {
         let keep = kept.is_some();
         let mut caches: Vec<&mut [KeyValueCache]> = caches.iter_mut().map(Vec::as_mut_slice).collect();
-        forward(
-            &self.decoder.layer_context(layer, self.rotary, pack),
-            &mut workspace.hidden,
-            &mut caches,
-            self.slots().of(layer),
-            kept.unwrap_or(&mut workspace.activations),
-            &mut workspace.scratch,
-            keep,
-        );
+        let context = self.decoder.layer_context(layer, self.rotary, pack);
+        let Workspace {
+            hidden,
+            activations,
+            scratch,
+        } = workspace;
+        let mut run = |activations: &mut LayerActivations<'_>| {
+            forward(
+                &context,
+                hidden,
+                &mut caches,
+                self.slots().of(layer),
+                activations,
+                scratch,
+                keep,
+            );
+        };
+        match kept {
+            Some(kept) => run(kept),
+            None => run(&mut LayerActivations::of(
+                activations,
+                &context.passing_widths(),
+                pack.rows(),
+            )),
+        }
     }
 }
 

@@ -415,6 +415,7 @@ fn shape_of(config: &DecoderConfig) -> ModelShape {
         query_width: (config.query_heads * config.head_dim) as u64,
         key_value_width: (config.key_value_heads * config.head_dim) as u64,
         vocabulary_size: config.vocabulary_size as u64,
+        query_key_norm: config.query_key_norm,
     }
 }
 

@@ -66,6 +66,12 @@ impl KeyValueCache {
         self.length == 0
     }
 
+    /// Number of positions there is room for.
+    pub fn capacity(&self) -> usize {
+        let of_head = |head: &Head| head.keys.capacity() / self.head_dim.max(1);
+        self.heads.first().map_or(0, of_head)
+    }
+
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         self.heads

@@ -3,6 +3,8 @@
 //!
 //! Counts are upper bounds where episodes may end early. Memory is an estimate from the shapes, in bytes.
 
+use seed_model::training::KEPT_LOGITS;
+
 use super::adapter::{AdapterSection, AdapterTarget};
 use super::choices::{Analyser, Context, Teacher};
 use super::fine_tuning::SftConfig;
@@ -28,13 +30,21 @@ pub struct ModelShape {
     pub key_value_width: u64,
     /// Tokens in the vocabulary.
     pub vocabulary_size: u64,
+    /// Whether queries and keys have a norm of their own.
+    pub query_key_norm: bool,
 }
 
 impl ModelShape {
-    /// Numbers per token and layer that a backward pass reads: the residual stream before attention and before the
-    /// feed-forward part; queries and what attention made of them; keys and values; gate and up.
+    /// Numbers per token and layer that a backward pass reads, besides keys and values: the residual stream before attention
+    /// and before the feed-forward part; queries and what attention made of them; gate and up; queries and keys before
+    /// their norms.
     fn kept_numbers(&self) -> u64 {
-        2 * (self.hidden_size + self.query_width + self.key_value_width + self.intermediate_size)
+        let before_norms = if self.query_key_norm {
+            self.query_width + self.key_value_width
+        } else {
+            0
+        };
+        2 * (self.hidden_size + self.query_width + self.intermediate_size) + before_norms
     }
 
     /// Numbers per token that do not outlive a layer of a forward pass.
@@ -42,23 +52,28 @@ impl ModelShape {
         4 * self.hidden_size + 2 * self.key_value_width + self.intermediate_size
     }
 
-    /// Numbers per token that scoring works on.
-    fn scoring_numbers(&self) -> u64 {
-        self.kept_numbers() + self.passing_numbers()
+    /// Numbers that scoring of so many tokens works on.
+    fn scoring_numbers(&self, tokens: u64) -> u64 {
+        let of_token = self.kept_numbers() + 2 * self.key_value_width + self.passing_numbers();
+        product([tokens, of_token])
     }
 
-    /// Numbers per token that training works on. With `recompute`, a layer's are computed again from its input.
-    fn training_numbers(&self, recompute: bool) -> u64 {
-        let backward = 5 * self.hidden_size
-            + 2 * self.query_width
-            + 2 * self.key_value_width
-            + 3 * self.intermediate_size;
-        let kept = if recompute {
-            self.kept_numbers() + self.layers * self.hidden_size
+    /// Numbers that training on so many tokens at once works on. With `recompute`, a layer's are computed again from its
+    /// input.
+    fn training_numbers(&self, tokens: u64, recompute: bool) -> u64 {
+        let (kept, cached) = if recompute {
+            (self.kept_numbers() + self.layers * self.hidden_size, 1)
         } else {
-            self.layers * self.kept_numbers()
+            (self.layers * self.kept_numbers(), self.layers)
         };
-        kept + self.passing_numbers() + backward
+        let backward = 7 * self.hidden_size
+            + 4 * self.query_width
+            + 2 * self.key_value_width
+            + 5 * self.intermediate_size;
+        // What is held by parts of a pass is given back where it exceeds what two passes need.
+        let of_parts = self.passing_numbers() + backward + cached * 2 * self.key_value_width;
+        let logits = product([tokens, self.vocabulary_size]).min(KEPT_LOGITS as u64);
+        product([tokens, kept + 2 * of_parts]).saturating_add(logits)
     }
 
     /// Bytes of all weights with the adapter, and of what is trained of them.
@@ -213,11 +228,11 @@ impl TrainConfig {
             weights: 3 * weights,
             copies: 2 * held_copies * trained,
             training_state: 3 * trained,
+            // Every set of weights has buffers of its own to score with.
             activations: product([
-                tokens,
-                // Every set of weights has buffers of its own to score with.
-                shape.training_numbers(self.model.recompute_activations)
-                    + (copies + 1) * shape.scoring_numbers(),
+                shape
+                    .training_numbers(tokens, self.model.recompute_activations)
+                    .saturating_add(product([copies + 1, shape.scoring_numbers(tokens)])),
                 F32,
             ]),
             key_value_cache: product([
@@ -235,13 +250,15 @@ impl SftConfig {
     /// Memory of a fine-tuning run of a model of this shape.
     pub fn memory(&self, shape: ModelShape) -> MemoryEstimate {
         let (weights, trained) = shape.weight_bytes(&self.adapter);
+        let tokens = self.sft.micro_batch_tokens as u64;
         MemoryEstimate {
             weights: 3 * weights,
             copies: 0,
             training_state: 3 * trained,
             activations: product([
-                self.sft.micro_batch_tokens as u64,
-                shape.training_numbers(self.model.recompute_activations) + shape.scoring_numbers(),
+                shape
+                    .training_numbers(tokens, self.model.recompute_activations)
+                    .saturating_add(shape.scoring_numbers(tokens)),
                 F32,
             ]),
             key_value_cache: 0,

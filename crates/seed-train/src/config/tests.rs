@@ -482,6 +482,7 @@ fn quickstart_derives_what_the_readme_says() {
         query_width: 128,
         key_value_width: 64,
         vocabulary_size: 2048,
+        query_key_norm: false,
     };
     let derived = config.derive(Some(shape));
     assert_eq!(derived.episodes_per_iteration, 32);
@@ -501,9 +502,9 @@ fn quickstart_derives_what_the_readme_says() {
     memory: weights and packed copies       17.2 MiB
     memory: other sets of weights           11.4 MiB
     memory: gradient and optimiser          17.2 MiB
-    memory: passes over a micro-batch      428.0 MiB
+    memory: passes over a micro-batch      688.0 MiB
     memory: keys and values, at most       252.0 MiB
-    memory: peak, estimated                725.8 MiB
+    memory: peak, estimated                985.8 MiB
     ");
 }
 

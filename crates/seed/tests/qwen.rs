@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use common::{finish, listening, program, shared_data};
+use common::{finish, lay_out_games, listening, program, shared_data};
 use seed_env::Split;
 use seed_model::{
     ChatTemplate, DecoderConfig, ElementType, ModelDirectory, Parameters, ShardOptions, Tokenizer,
@@ -248,12 +248,6 @@ impl Place {
         };
         let root = self.path("alfworld");
         if !root.exists() {
-            let games = shared.join("sample/json_2.1.1/valid_unseen");
-            let mut tasks: Vec<PathBuf> = fs_err::read_dir(games)
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-                .collect();
-            tasks.sort();
             let splits = [
                 "train",
                 "train",
@@ -262,10 +256,7 @@ impl Place {
                 "valid_unseen",
                 "valid_unseen",
             ];
-            for (task, split) in tasks.iter().zip(splits) {
-                let target = root.join("json_2.1.1").join(split);
-                copy(task, &target.join(task.file_name().unwrap()));
-            }
+            lay_out_games(&shared, &splits, &root);
         }
         let data = vec![("world.data", root.display().to_string())];
         let mut demonstrated = data.clone();
@@ -521,19 +512,6 @@ impl Place {
             assert_eq!(evaluated[&format!("evaluation/{split}/episodes")], 1.0, "{name}");
         }
         check_written(&directory.join("checkpoints/step-00000002/model"), before);
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs_err::create_dir_all(to).unwrap();
-    for entry in fs_err::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            fs_err::copy(&path, &target).unwrap();
-        }
     }
 }
 

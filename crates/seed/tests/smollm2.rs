@@ -3,14 +3,12 @@
 //!
 //! With `SEED_SHARED` the world is ALFWorld, with a few of its games, else a generated one.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as tests do")]
-
 mod common;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use common::{finish, program, shared_data};
+use common::{finish, lay_out_games, program, shared_data};
 use seed_run::read_json_lines;
 use seed_train::config::{Loaded, TrainConfig, differences};
 use serde_json::Value;
@@ -36,23 +34,8 @@ fn world(folder: &Path) -> Vec<(&'static str, String)> {
     let Some(shared) = shared_data() else {
         return vec![("world.name", "household-full".to_owned())];
     };
-    let games = shared.join("sample/json_2.1.1/valid_unseen");
-    let mut tasks: Vec<PathBuf> = fs_err::read_dir(games)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    tasks.sort();
-    for (task, split) in tasks.iter().zip(["train", "train", "valid_seen", "valid_unseen"]) {
-        let trial = fs_err::read_dir(task).unwrap().next().unwrap().unwrap().path();
-        let names = [task, &trial].map(|path| path.file_name().unwrap().to_owned());
-        let [task, name] = &names;
-        let target = folder.join("json_2.1.1").join(split).join(task).join(name);
-        fs_err::create_dir_all(&target).unwrap();
-        for file in fs_err::read_dir(&trial).unwrap() {
-            let file = file.unwrap();
-            fs_err::copy(file.path(), target.join(file.file_name())).unwrap();
-        }
-    }
+    let splits = ["train", "train", "valid_seen", "valid_unseen"];
+    lay_out_games(&shared, &splits, folder);
     vec![("world.data", folder.display().to_string())]
 }
 

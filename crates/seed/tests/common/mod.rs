@@ -191,3 +191,30 @@ pub(crate) fn shared_data() -> Option<PathBuf> {
     println!("skipped: shared data not found at {}", path.display());
     None
 }
+
+/// Lays out the first few of ALFWorld's sample games as its data is, one for each of `splits`.
+pub(crate) fn lay_out_games(shared: &Path, splits: &[&str], root: &Path) {
+    let games = shared.join("sample/json_2.1.1/valid_unseen");
+    let mut tasks: Vec<PathBuf> = fs_err::read_dir(games)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    tasks.sort();
+    for (task, split) in tasks.iter().zip(splits) {
+        let target = root.join("json_2.1.1").join(split);
+        copy(task, &target.join(task.file_name().unwrap()));
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs_err::create_dir_all(to).unwrap();
+    for entry in fs_err::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs_err::copy(&path, &target).unwrap();
+        }
+    }
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the starting weights of the study: for each base a foundation that can play, and from it two policies that have
 # seen the same further play: `plain`, and `analyst`, which has also read finished episodes and written their skills.
-# Usage: studies/household/bases/build.sh [BASE ...]      (default: a b; `large` is another shape, for exploration.toml).
+# Usage: studies/household/bases/build.sh [BASE ...]      (default: a b; `large` is another shape, for larger.toml).
 # SEED_BINARY names a built program to use.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."

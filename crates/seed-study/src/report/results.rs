@@ -634,7 +634,8 @@ pub(crate) fn panel_summaries(data: &StudyData) -> Vec<PanelSummary> {
                 success: estimate(&column(&|played| played.success), key)?,
                 macro_success: mean(&column(&|played| played.macro_success)),
                 skill_share: mean(&column(&|played| played.skill_share)),
-                temperature: mean(&column(&|played| played.temperature)),
+                // One for all: their mean would be another number in its last places.
+                temperature: values.first()?.temperature,
                 panel,
                 arm,
                 weights,

@@ -84,7 +84,7 @@ fn panel(weights: Vec<Weights>) -> Panel {
         name: "teacher".to_owned(),
         arms: None,
         splits: vec![Split::Seen],
-        temperatures: vec![1.0],
+        temperatures: vec![0.4],
         tasks: None,
         samples_per_task: 1,
         prompts: vec![EvaluationPrompt::Plain, EvaluationPrompt::OwnSkill],
@@ -97,7 +97,7 @@ fn panel_records(weights: Weights, plain: f64) -> Vec<PanelRecord> {
     let record = |prompt, success: f64, skill_share| PanelRecord {
         panel: "teacher".to_owned(),
         weights,
-        temperature: 1.0,
+        temperature: 0.4,
         result: PanelResult {
             split: Split::Seen,
             prompt,

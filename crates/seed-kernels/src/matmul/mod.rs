@@ -378,8 +378,13 @@ fn pack_rows(threads: usize, x: &[f32], rows: usize, columns: usize, packed: &mu
         let width = LANES.min(columns - first);
         for (row, line) in values.chunks_exact_mut(LANES).enumerate() {
             let source = &x[row * columns + first..];
-            if width == LANES {
-                line.copy_from_slice(&source[..LANES]);
+            // As arrays: a slice's copy is a call, which costs more than the sixteen values.
+            if let (LANES, Some(line), Some(source)) = (
+                width,
+                line.first_chunk_mut::<LANES>(),
+                source.first_chunk::<LANES>(),
+            ) {
+                *line = *source;
             } else {
                 line[..width].copy_from_slice(&source[..width]);
                 line[width..].fill(0.0);

@@ -215,7 +215,8 @@ unsafe fn row_strip<V: Lanes, const R: usize>(
             let mut source = left.start;
             for step in packing.chunks_exact_mut(R) {
                 if left.row_stride == 1 {
-                    step.copy_from_slice(std::slice::from_raw_parts(source, R));
+                    // As arrays: a slice's copy is a call, which costs more than the few values.
+                    *step.as_mut_ptr().cast::<[f32; R]>() = *source.cast::<[f32; R]>();
                 } else {
                     for (r, value) in step.iter_mut().enumerate() {
                         *value = *source.add(r * left.row_stride);

@@ -251,7 +251,12 @@ fn a_call_for_some_arms_leaves_the_others_open() {
 #[test]
 fn shipped_studies_say_what_they_will_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for (study, cells) in [("study", 146), ("development", 18)] {
+    for (study, cells) in [
+        ("study", 146),
+        ("development", 18),
+        ("exploration", 37),
+        ("larger", 6),
+    ] {
         let file = format!("studies/household/{study}.toml");
         let planned = finish(program().current_dir(&root).args(["study", &file, "--dry-run"]));
         assert_eq!(planned.code, Some(0), "{file}: {}", planned.errors);

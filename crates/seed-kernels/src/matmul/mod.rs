@@ -376,17 +376,14 @@ fn pack_rows(threads: usize, x: &[f32], rows: usize, columns: usize, packed: &mu
         let values = unsafe { output.slice(panel * rows * LANES, rows * LANES) };
         let first = panel * LANES;
         let width = LANES.min(columns - first);
-        for (row, line) in values.chunks_exact_mut(LANES).enumerate() {
-            let source = &x[row * columns + first..];
+        let (lines, _) = values.as_chunks_mut::<LANES>();
+        for (row, line) in lines.iter_mut().enumerate() {
+            let source = &x[row * columns + first..][..width];
             // As arrays: a slice's copy is a call, which costs more than the sixteen values.
-            if let (LANES, Some(line), Some(source)) = (
-                width,
-                line.first_chunk_mut::<LANES>(),
-                source.first_chunk::<LANES>(),
-            ) {
+            if let Some(source) = source.first_chunk() {
                 *line = *source;
             } else {
-                line[..width].copy_from_slice(&source[..width]);
+                line[..width].copy_from_slice(source);
                 line[width..].fill(0.0);
             }
         }

@@ -15,7 +15,7 @@ mod encoder;
 mod error;
 mod ranking;
 
-pub use analysis::{analyse, stem};
+pub use analysis::{Accents, analyse, analyse_with, stem};
 pub use bm25::{Bm25Builder, Bm25Index, Bm25Options, Document, TieOrder, quantised_length};
 pub use dense::DenseIndex;
 pub use encoder::{EncoderOptions, Pooling, SentenceEncoder};

@@ -74,7 +74,7 @@ fn constants_out_of_range_are_refused() {
         Bm25Builder::new(Bm25Options {
             k1,
             b,
-            ties: TieOrder::Id,
+            ..Bm25Options::default()
         })
         .map(drop)
     };

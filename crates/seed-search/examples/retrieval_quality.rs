@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use quality::{Supported, quality, questions, recorded};
-use seed_search::{Bm25Retriever, DenseRetriever, EncoderOptions, Passages, Retriever, SentenceEncoder};
+use seed_search::{
+    Accents, Bm25Retriever, DenseRetriever, EncoderOptions, Passages, Retriever, SentenceEncoder,
+};
 
 fn report(name: &str, retriever: &dyn Retriever, questions: &[Supported]) {
     let started = Instant::now();
@@ -29,14 +31,16 @@ fn main() {
         return;
     };
     let passages = Arc::new(Passages::read(&corpus, &mut |_| {}).unwrap());
-    let started = Instant::now();
-    let bm25 = Bm25Retriever::new(Arc::clone(&passages), &mut |_| {}).unwrap();
-    println!(
-        "bm25     {} passages in {:.1} s",
-        passages.len(),
-        started.elapsed().as_secs_f64()
-    );
-    report("bm25", &bm25, &questions);
+    for (name, accents) in [("bm25", Accents::Fold), ("accents", Accents::Keep)] {
+        let started = Instant::now();
+        let bm25 = Bm25Retriever::new(Arc::clone(&passages), accents, &mut |_| {}).unwrap();
+        println!(
+            "{name:8} {} passages in {:.1} s",
+            passages.len(),
+            started.elapsed().as_secs_f64()
+        );
+        report(name, &bm25, &questions);
+    }
     let Some(folder) = std::env::args_os().nth(1) else {
         return;
     };

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use seed_retrieval::{Bm25Builder, Bm25Options, Document};
+use seed_retrieval::{Accents, Bm25Builder, Bm25Options, Document};
 
 use crate::passages::Passages;
 use crate::retriever::{FoundPassage, Retriever, RetrieverError};
@@ -18,15 +18,24 @@ const BATCH: usize = 4096;
 pub struct Bm25Retriever {
     passages: Arc<Passages>,
     index: seed_retrieval::Bm25Index,
+    accents: Accents,
 }
 
 impl Bm25Retriever {
-    /// Indexes a collection; `observer` is told how many passages are done.
+    /// Indexes a collection; `observer` is told how many passages are done. People write names without their accents:
+    /// with [`Accents::Fold`] these are found too, where Anserini does not.
     ///
     /// # Errors
     /// [`SearchError::Retrieval`] when there are too many passages for one index.
-    pub fn new(passages: Arc<Passages>, observer: &mut dyn FnMut(usize)) -> Result<Self, SearchError> {
-        let mut builder = Bm25Builder::new(Bm25Options::default())?;
+    pub fn new(
+        passages: Arc<Passages>,
+        accents: Accents,
+        observer: &mut dyn FnMut(usize),
+    ) -> Result<Self, SearchError> {
+        let mut builder = Bm25Builder::new(Bm25Options {
+            accents,
+            ..Bm25Options::default()
+        })?;
         let all: Vec<&Passage> = passages.iter().collect();
         let mut done = 0;
         for batch in all.chunks(BATCH) {
@@ -44,6 +53,7 @@ impl Bm25Retriever {
         Ok(Self {
             index: builder.finish(),
             passages,
+            accents,
         })
     }
 }
@@ -57,7 +67,11 @@ impl Retriever for Bm25Retriever {
     }
 
     fn identity(&self) -> String {
-        format!("bm25 over {}", self.passages.digest())
+        let accents = match self.accents {
+            Accents::Keep => "",
+            Accents::Fold => " without accents",
+        };
+        format!("bm25 over {}{accents}", self.passages.digest())
     }
 }
 

@@ -545,6 +545,9 @@ pub(crate) struct RetrieveServe {
     pub encoder_path: Option<PathBuf>,
     #[command(flatten)]
     pub encoder: EncoderArguments,
+    /// Let words be found with their accents only, as Anserini does.
+    #[arg(long, conflicts_with = "index")]
+    pub keep_accents: bool,
     /// Where to listen. An address that other machines can reach needs `--token-env`.
     #[arg(long, default_value = "127.0.0.1:8000")]
     pub address: SocketAddr,

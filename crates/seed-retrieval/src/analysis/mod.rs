@@ -5,10 +5,12 @@
 //!
 //! Not for: highlighting or phrase queries; positions are not kept.
 
+mod accents;
 mod pictographs;
 mod porter;
 mod tokens;
 
+pub use accents::Accents;
 pub use porter::stem;
 
 /// Lucene's `EnglishAnalyzer.ENGLISH_STOP_WORDS_SET`, sorted.
@@ -18,15 +20,28 @@ const STOP_WORDS: [&str; 33] = [
     "was", "will", "with",
 ];
 
-/// The index terms of a text, in order, repeats included.
+/// The index terms of a text, in order, repeats included, as Lucene's `EnglishAnalyzer` makes them.
 ///
 /// ```
 /// assert_eq!(seed_retrieval::analyse("The baker's easily adjustable racks™"), ["baker", "easili", "adjust", "rack", "™"]);
 /// ```
 pub fn analyse(text: &str) -> Vec<String> {
+    analyse_with(text, Accents::Keep)
+}
+
+/// The index terms of a text, in order, repeats included, with or without accents.
+///
+/// ```
+/// # use seed_retrieval::{Accents, analyse_with};
+/// assert_eq!(analyse_with("Dvořák's études", Accents::Fold), analyse_with("Dvorak etudes", Accents::Keep));
+/// ```
+pub fn analyse_with(text: &str, accents: Accents) -> Vec<String> {
     let mut terms = Vec::new();
     tokens::for_each_token(text, |token| {
-        let word: String = without_possessive(token).chars().map(lower_case).collect();
+        let mut word: String = without_possessive(token).chars().map(lower_case).collect();
+        if accents == Accents::Fold {
+            word = accents::fold(word);
+        }
         if STOP_WORDS.binary_search(&word.as_str()).is_err() {
             terms.push(porter::stem(word));
         }

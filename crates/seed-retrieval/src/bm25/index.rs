@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Bm25Options, Document, TieOrder, quantised_length};
 use crate::ranking::best;
-use crate::{Hit, RetrievalError, analyse};
+use crate::{Accents, Hit, RetrievalError, analyse_with};
 
 /// Documents of one index at most; positions are 32-bit inside.
 const MOST_DOCUMENTS: usize = u32::MAX as usize;
@@ -62,9 +62,10 @@ impl Bm25Builder {
                 limit: MOST_DOCUMENTS,
             });
         }
+        let accents = self.options.accents;
         let analysed: Vec<(Vec<(String, u32)>, u32)> = documents
             .par_iter()
-            .map(|document| counted(document.text))
+            .map(|document| counted(document.text, accents))
             .collect();
         for (document, (counts, length)) in documents.iter().zip(analysed) {
             // Fits by the check above.
@@ -90,7 +91,7 @@ impl Bm25Builder {
 
     /// The index of all documents added.
     pub fn finish(self) -> Bm25Index {
-        let Bm25Options { k1, b, ties } = self.options;
+        let Bm25Options { k1, b, ties, accents } = self.options;
         let with_terms = self.lengths.iter().filter(|&&length| length > 0).count();
         let all_terms: u64 = self.lengths.iter().map(|&length| u64::from(length)).sum();
         let mean_length = (all_terms as f64 / with_terms.max(1) as f64) as f32;
@@ -114,6 +115,7 @@ impl Bm25Builder {
             }
         };
         Bm25Index {
+            accents,
             documents_with_terms: with_terms,
             ids: self.ids,
             lengths: self.lengths,
@@ -126,11 +128,11 @@ impl Bm25Builder {
 }
 
 /// The distinct terms of a text in order of first occurrence with how often each occurs, and their sum.
-fn counted(text: &str) -> (Vec<(String, u32)>, u32) {
+fn counted(text: &str, accents: Accents) -> (Vec<(String, u32)>, u32) {
     let mut counts: Vec<(String, u32)> = Vec::new();
     let mut places: FxHashMap<String, usize> = FxHashMap::default();
     let mut length = 0;
-    for term in analyse(text) {
+    for term in analyse_with(text, accents) {
         length += 1;
         let place = *places.entry(term).or_insert_with_key(|term| {
             counts.push((term.clone(), 0));
@@ -146,6 +148,8 @@ fn counted(text: &str) -> (Vec<(String, u32)>, u32) {
 /// Documents that can be searched. Reading only: any number of threads can share it.
 #[derive(Debug)]
 pub struct Bm25Index {
+    /// As in the documents, so in the queries.
+    accents: Accents,
     documents_with_terms: usize,
     ids: Vec<Box<str>>,
     lengths: Vec<u32>,
@@ -200,7 +204,7 @@ impl Bm25Index {
     /// The best `count` documents that hold at least one term of `query`, best first.
     pub fn search(&self, query: &str, count: usize) -> Vec<Hit> {
         let mut scores = vec![0.0_f64; self.len()];
-        for (term, boost) in counted(query).0 {
+        for (term, boost) in counted(query, self.accents).0 {
             let list = self
                 .terms
                 .get(&term)

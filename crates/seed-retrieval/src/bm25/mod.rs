@@ -19,6 +19,8 @@ mod length;
 pub use index::{Bm25Builder, Bm25Index};
 pub use length::quantised_length;
 
+use crate::Accents;
+
 /// A text to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Document<'a> {
@@ -47,15 +49,18 @@ pub struct Bm25Options {
     pub b: f32,
     /// The order of equal scores.
     pub ties: TieOrder,
+    /// What documents' and queries' terms make of accents.
+    pub accents: Accents,
 }
 
 impl Default for Bm25Options {
-    /// Anserini's constants: `k1 = 0.9`, `b = 0.4`.
+    /// Anserini's: `k1 = 0.9`, `b = 0.4`, accents kept.
     fn default() -> Self {
         Self {
             k1: 0.9,
             b: 0.4,
             ties: TieOrder::Position,
+            accents: Accents::Keep,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::texts::passages;
 use crate::bm25_retriever::Bm25Retriever;
 use crate::passages::Passages;
 use crate::world::{QuestionSplits, SearchWorld};
-use crate::{SearchError, SearchOptions};
+use crate::{Accents, SearchError, SearchOptions};
 
 /// A generated world with its passages in a BM25 index. Task ids read `knowledge/train/000017`; a task's family is
 /// its kind of question.
@@ -37,7 +37,7 @@ impl KnowledgeWorld {
             &key.with_text("part", "passages"),
         )));
         let splits = split(&facts, config, &key.with_text("part", "questions"))?;
-        let retriever = Bm25Retriever::new(Arc::clone(&passages), &mut |_| {})?;
+        let retriever = Bm25Retriever::new(Arc::clone(&passages), Accents::Keep, &mut |_| {})?;
         let mut plans = BTreeMap::new();
         let mut lists = Vec::new();
         let name = config.name();

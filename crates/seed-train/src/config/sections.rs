@@ -102,6 +102,8 @@ section! {
         retriever: SearchRetriever = SearchRetriever::Bm25, Any;
         /// Passages for bm25 and dense: JSON lines with id and contents, plain, .gz or .zst.
         passages: Option<PathBuf> = None, NotEmpty;
+        /// Let bm25 find words whatever their accents; false is Anserini's analysis.
+        fold_accents: bool = true, Any;
         /// Folder of a dense index of these passages.
         index: Option<PathBuf> = None, NotEmpty;
         /// Hugging Face folder of the sentence encoder that made the index.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seed_search::{
-    Bm25Retriever, DenseRetriever, EncoderOptions, FailureHandling, HttpOptions, HttpRetriever,
+    Accents, Bm25Retriever, DenseRetriever, EncoderOptions, FailureHandling, HttpOptions, HttpRetriever,
     KnowledgeConfig, KnowledgeWorld, Passages, QueryPayload, QuestionSplits, Retriever, SearchError,
     SearchOptions, SearchStyle, SearchWorld, SentenceEncoder,
 };
@@ -79,7 +79,14 @@ fn open_retriever(search: &SearchSection) -> Result<Arc<dyn Retriever>, WorldErr
         Ok(Arc::new(Passages::read(path, &mut |_| {})?))
     };
     Ok(match search.retriever {
-        SearchRetriever::Bm25 => Arc::new(Bm25Retriever::new(passages()?, &mut |_| {})?),
+        SearchRetriever::Bm25 => {
+            let accents = if search.fold_accents {
+                Accents::Fold
+            } else {
+                Accents::Keep
+            };
+            Arc::new(Bm25Retriever::new(passages()?, accents, &mut |_| {})?)
+        }
         SearchRetriever::Dense => {
             let index = named(search.index.as_ref(), "search.index", "a dense index")?;
             let folder = named(search.encoder.as_ref(), "search.encoder", "a sentence encoder")?;

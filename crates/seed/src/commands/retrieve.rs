@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use seed_run::{ExitCode, StopFlag};
 use seed_search::{
-    Bm25Retriever, DenseRetriever, EncoderOptions, Passages, RetrievalServer, Retriever, SentenceEncoder,
-    ServerOptions,
+    Accents, Bm25Retriever, DenseRetriever, EncoderOptions, Passages, RetrievalServer, Retriever,
+    SentenceEncoder, ServerOptions,
 };
 use serde_json::json;
 
@@ -48,9 +48,16 @@ fn serve(command: &RetrieveServe, output: Output) -> Outcome {
             Arc::new(DenseRetriever::load(index, passages, encoder)?)
         }
         // Neither, as the two require each other.
-        _ => Arc::new(Bm25Retriever::new(passages, &mut |done| {
-            display.progress("indexing", done, total);
-        })?),
+        _ => {
+            let accents = if command.keep_accents {
+                Accents::Keep
+            } else {
+                Accents::Fold
+            };
+            Arc::new(Bm25Retriever::new(passages, accents, &mut |done| {
+                display.progress("indexing", done, total);
+            })?)
+        }
     };
     display.clear();
     let options = ServerOptions {

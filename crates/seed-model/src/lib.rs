@@ -50,4 +50,4 @@ pub use sampler::{Alternative, Sampling};
 pub use schedule::{Decay, Schedule};
 pub use sequence::{ScoreGradients, Scores, TokenSequence};
 pub use sequence_state::SequenceState;
-pub use tokenizer::{Tokenizer, train_byte_level_bpe};
+pub use tokenizer::{Tokenizer, train_byte_level_bpe, train_byte_level_bpe_with_numbers};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-pub use train::train_byte_level_bpe;
+pub use train::{train_byte_level_bpe, train_byte_level_bpe_with_numbers};
 
 use crate::error::ModelError;
 

@@ -1,5 +1,6 @@
 //! A policy: weights with everything needed to talk to them, and what of them is trained.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +8,7 @@ use seed_model::{
     Adapter, AdapterOptions, CHATML_TEMPLATE, CHATML_TOKENS, ChatTemplate, Decoder, DecoderConfig,
     DirectoryContents, Family, ModelDirectory, ModelError, Parameters, RopeScaling, ShardOptions, Target,
     Tokenizer, TurnFormat, base_of_adapter, gguf_configuration, is_adapter_directory, load_adapter,
-    load_directory, load_gguf, save_adapter, save_directory, train_byte_level_bpe,
+    load_directory, load_gguf, save_adapter, save_directory, train_byte_level_bpe_with_numbers,
 };
 use seed_random::RandomKey;
 use seed_rollout::Conversation;
@@ -210,7 +211,10 @@ impl Policy {
             .iter()
             .flat_map(|record| &record.messages)
             .map(|message| message.content.as_str());
-        let tokenizer = train_byte_level_bpe(texts, section.vocabulary_size, &CHATML_TOKENS)?;
+        // Checked with the configuration: at least one.
+        let number_digits = NonZeroUsize::new(section.number_digits).unwrap_or(NonZeroUsize::MIN);
+        let tokenizer =
+            train_byte_level_bpe_with_numbers(texts, section.vocabulary_size, &CHATML_TOKENS, number_digits)?;
         let chat = ChatTemplate::new(CHATML_TEMPLATE, &tokenizer)?;
         let end = TurnFormat::derive(&chat, &tokenizer)?.end_of_turn();
         let config = DecoderConfig {

@@ -1,9 +1,10 @@
+use std::num::NonZeroUsize;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Tokenizer, train_byte_level_bpe};
+use super::{Tokenizer, train_byte_level_bpe, train_byte_level_bpe_with_numbers};
 use crate::chat::CHATML_TOKENS;
 use crate::error::ModelError;
 
@@ -202,6 +203,25 @@ fn merges_are_the_most_frequent_pairs_ties_by_smaller_ids() {
     );
     assert_eq!(tokenizer.vocabulary_size(), 256 + 7);
     assert_eq!(tokenizer.encode_text("aaabdaaabac").len(), 1);
+}
+
+#[test]
+fn numbers_are_single_digits_unless_longer_tokens_are_asked_for() {
+    let texts = ["item 00192 and item 00195 for 12345678"; 3];
+    let pieces = |number_digits| {
+        let digits = NonZeroUsize::new(number_digits).unwrap();
+        let tokenizer = train_byte_level_bpe_with_numbers(texts, 1000, &[], digits).unwrap();
+        tokenizer
+            .encode_text("00192 12345678")
+            .into_iter()
+            .map(|id| tokenizer.decode(&[id], false))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(pieces(1).len(), 5 + 1 + 8);
+    assert_eq!(pieces(3), ["001", "92", " ", "123", "456", "78"]);
+    assert_eq!(pieces(5), ["00192", " ", "12345", "678"]);
+    let qwen = train_byte_level_bpe(texts, 1000, &[]).unwrap().to_json().unwrap();
+    assert!(qwen.contains(r"|\\p{N}|"), "{qwen}");
 }
 
 #[test]

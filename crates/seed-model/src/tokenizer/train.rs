@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::num::NonZeroUsize;
 
 use serde_json::{Value, json};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -15,9 +16,17 @@ use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer
 use super::{Tokenizer, unusable};
 use crate::error::ModelError;
 
-/// Splits text into words, single digits, runs of punctuation and white space, as the Qwen models do: no merge crosses
-/// such a border.
-const WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Splits text into words, numbers of at most `number_digits` digits, runs of punctuation and white space: no merge
+/// crosses such a border. With one digit these are the words of the Qwen models, with three those of Llama 3.
+fn words(number_digits: NonZeroUsize) -> String {
+    let number = match number_digits.get() {
+        1 => r"\p{N}".to_owned(),
+        most => format!(r"\p{{N}}{{1,{most}}}"),
+    };
+    format!(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{number}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+}
 
 /// A pair that occurs less often is not merged.
 const LEAST_COUNT: u64 = 2;
@@ -27,7 +36,8 @@ type Pair = (u32, u32);
 /// Learns a byte-level byte-pair encoding: the special tokens first, then the 256 bytes, then merges until there are
 /// `vocabulary_size` tokens or no pair of neighbours occurs twice.
 ///
-/// Every text can be encoded and decodes to itself. The same texts give the same bytes.
+/// Every text can be encoded and decodes to itself. The same texts give the same bytes. Each digit is a token of its own,
+/// as in the Qwen models; [`train_byte_level_bpe_with_numbers`] can learn tokens of several.
 ///
 /// # Errors
 /// [`ModelError::VocabularyTooSmall`] where the special tokens and the bytes alone exceed `vocabulary_size`;
@@ -41,6 +51,26 @@ where
     I: IntoIterator,
     I::Item: AsRef<str>,
 {
+    train_byte_level_bpe_with_numbers(texts, vocabulary_size, special_tokens, NonZeroUsize::MIN)
+}
+
+/// As [`train_byte_level_bpe`], with tokens of at most `number_digits` digits.
+///
+/// A number that occurs often becomes one token: a policy copies it in one step instead of one for each digit.
+///
+/// # Errors
+/// As [`train_byte_level_bpe`].
+pub fn train_byte_level_bpe_with_numbers<I>(
+    texts: I,
+    vocabulary_size: usize,
+    special_tokens: &[&str],
+    number_digits: NonZeroUsize,
+) -> Result<Tokenizer, ModelError>
+where
+    I: IntoIterator,
+    I::Item: AsRef<str>,
+{
+    let pattern = words(number_digits);
     let mut vocabulary = Vec::<String>::new();
     for &token in special_tokens {
         if token.chars().nth(1).is_none() {
@@ -64,7 +94,7 @@ where
         });
     }
     // The borders come from the very object that will cut texts later.
-    let untrained = Tokenizer::from_json(&document(special, &vocabulary, &[]).to_string())?;
+    let untrained = Tokenizer::from_json(&document(&pattern, special, &vocabulary, &[]).to_string())?;
     let mut words: BTreeMap<String, u64> = BTreeMap::new();
     for text in texts {
         for word in split(&untrained, text.as_ref())? {
@@ -84,7 +114,7 @@ where
         })
         .collect();
     let merges = merge(words, special, &mut vocabulary, vocabulary_size);
-    Tokenizer::from_json(&document(special, &vocabulary, &merges).to_string())
+    Tokenizer::from_json(&document(&pattern, special, &vocabulary, &merges).to_string())
 }
 
 /// Words of `text`, each byte as its stand-in character.
@@ -241,8 +271,8 @@ fn replace(tokens: &[u32], pair: Pair, merged: u32) -> Vec<u32> {
     result
 }
 
-/// The `tokenizer.json` of a vocabulary whose first `special` tokens are control tokens.
-fn document(special: usize, vocabulary: &[String], merges: &[(String, String)]) -> Value {
+/// The `tokenizer.json` of a vocabulary whose first `special` tokens are control tokens; `pattern` matches its words.
+fn document(pattern: &str, special: usize, vocabulary: &[String], merges: &[(String, String)]) -> Value {
     let added: Vec<Value> = vocabulary
         .iter()
         .take(special)
@@ -273,7 +303,7 @@ fn document(special: usize, vocabulary: &[String], merges: &[(String, String)]) 
         "pre_tokenizer": {
             "type": "Sequence",
             "pretokenizers": [
-                {"type": "Split", "pattern": {"Regex": WORDS}, "behavior": "Isolated", "invert": false},
+                {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
                 {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false},
             ],
         },

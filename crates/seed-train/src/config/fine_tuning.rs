@@ -70,6 +70,8 @@ section! {
         family: Family = Family::Llama, Any;
         /// Tokens of the byte-level BPE vocabulary, control tokens included.
         vocabulary_size: usize = 2048, Between(260.0, 1_000_000.0);
+        /// Most digits of a number in one token: 1 as in the Qwen models, 3 as in Llama 3.
+        number_digits: usize = 1, Between(1.0, 16.0);
         /// Width of the residual stream.
         hidden_size: usize = 128, AtLeast(1.0);
         /// Width of the feed-forward layer.

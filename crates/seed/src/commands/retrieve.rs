@@ -42,13 +42,12 @@ fn serve(command: &RetrieveServe, output: Output) -> Outcome {
     let mut display = Display::new(output);
     let passages = Arc::new(read_passages(&command.passages, &mut display)?);
     let total = passages.len();
-    let retriever: Arc<dyn Retriever> = match (&command.index, &command.encoder_path) {
-        (Some(index), Some(encoder)) => {
+    // Both or neither, as the two require each other.
+    let retriever: Arc<dyn Retriever> =
+        if let (Some(index), Some(encoder)) = (&command.index, &command.encoder_path) {
             let encoder = Arc::new(open_encoder(encoder, &command.encoder)?);
             Arc::new(DenseRetriever::load(index, passages, encoder)?)
-        }
-        // Neither, as the two require each other.
-        _ => {
+        } else {
             let accents = if command.keep_accents {
                 Accents::Keep
             } else {
@@ -57,8 +56,7 @@ fn serve(command: &RetrieveServe, output: Output) -> Outcome {
             Arc::new(Bm25Retriever::new(passages, accents, &mut |done| {
                 display.progress("indexing", done, total);
             })?)
-        }
-    };
+        };
     display.clear();
     let options = ServerOptions {
         default_count: command.top_k,

@@ -18,7 +18,6 @@ const BATCH: usize = 4096;
 pub struct Bm25Retriever {
     passages: Arc<Passages>,
     index: seed_retrieval::Bm25Index,
-    accents: Accents,
 }
 
 impl Bm25Retriever {
@@ -53,7 +52,6 @@ impl Bm25Retriever {
         Ok(Self {
             index: builder.finish(),
             passages,
-            accents,
         })
     }
 }
@@ -67,7 +65,7 @@ impl Retriever for Bm25Retriever {
     }
 
     fn identity(&self) -> String {
-        let accents = match self.accents {
+        let accents = match self.index.accents() {
             Accents::Keep => "",
             Accents::Fold => " without accents",
         };

@@ -44,6 +44,5 @@ pub use question_file::read_questions;
 pub use results::{failure_block, information_block};
 pub use retriever::{FoundPassage, Passage, Retriever, RetrieverError};
 pub use score::{exact_match, extract_answer, normalise_answer, score_transcript};
-pub use seed_retrieval::Accents;
-pub use seed_retrieval::{EncoderOptions, Pooling, SentenceEncoder};
+pub use seed_retrieval::{Accents, EncoderOptions, Pooling, SentenceEncoder};
 pub use world::{QuestionSplits, SearchWorld};

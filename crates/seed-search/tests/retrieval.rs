@@ -27,22 +27,24 @@ fn bm25_finds_what_it_was_recorded_to_find() {
     );
     let passages = Arc::new(passages);
     // Pinned: Lucene's analysis and Anserini's constants leave no room.
-    for (accents, source, pinned) in [
-        (Accents::Keep, "hotpotqa", [0.67, 0.94, 0.55]),
-        (Accents::Keep, "musique", [0.428_333, 0.75, 0.34]),
-        (Accents::Keep, "2wikimultihopqa", [0.908_602, 1.0, 0.870_968]),
-        (Accents::Fold, "hotpotqa", [0.67, 0.94, 0.55]),
-        (Accents::Fold, "musique", [0.443_333, 0.78, 0.34]),
-        (Accents::Fold, "2wikimultihopqa", [0.908_602, 1.0, 0.870_968]),
+    for (accents, musique) in [
+        (Accents::Keep, [0.428_333, 0.75, 0.34]),
+        (Accents::Fold, [0.443_333, 0.78, 0.34]),
     ] {
         let retriever = Bm25Retriever::new(Arc::clone(&passages), accents, &mut |_| {}).unwrap();
         let quality = quality(&retriever, &questions);
-        for (value, pinned) in quality[source].iter().zip(pinned) {
-            assert!(
-                (value - pinned).abs() < 1e-6,
-                "{accents:?} {source}: {:?}",
-                quality[source]
-            );
+        for (source, pinned) in [
+            ("hotpotqa", [0.67, 0.94, 0.55]),
+            ("musique", musique),
+            ("2wikimultihopqa", [0.908_602, 1.0, 0.870_968]),
+        ] {
+            for (value, pinned) in quality[source].iter().zip(pinned) {
+                assert!(
+                    (value - pinned).abs() < 1e-6,
+                    "{accents:?} {source}: {:?}",
+                    quality[source]
+                );
+            }
         }
     }
 }

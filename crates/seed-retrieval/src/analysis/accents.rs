@@ -15,6 +15,13 @@ pub enum Accents {
     Fold,
 }
 
+impl Accents {
+    /// [`Accents::Fold`] where `fold` says so.
+    pub fn folded(fold: bool) -> Self {
+        if fold { Self::Fold } else { Self::Keep }
+    }
+}
+
 /// The combining diacritical marks.
 const MARKS: std::ops::RangeInclusive<char> = '\u{300}'..='\u{36f}';
 

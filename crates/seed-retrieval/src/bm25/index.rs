@@ -191,6 +191,11 @@ impl Bm25Index {
         self.ids.is_empty()
     }
 
+    /// What terms make of accents.
+    pub fn accents(&self) -> Accents {
+        self.accents
+    }
+
     /// The id of the document at a position.
     pub fn id(&self, document: usize) -> Option<&str> {
         self.ids.get(document).map(AsRef::as_ref)

@@ -80,11 +80,7 @@ fn open_retriever(search: &SearchSection) -> Result<Arc<dyn Retriever>, WorldErr
     };
     Ok(match search.retriever {
         SearchRetriever::Bm25 => {
-            let accents = if search.fold_accents {
-                Accents::Fold
-            } else {
-                Accents::Keep
-            };
+            let accents = Accents::folded(search.fold_accents);
             Arc::new(Bm25Retriever::new(passages()?, accents, &mut |_| {})?)
         }
         SearchRetriever::Dense => {

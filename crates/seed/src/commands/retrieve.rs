@@ -48,11 +48,7 @@ fn serve(command: &RetrieveServe, output: Output) -> Outcome {
             let encoder = Arc::new(open_encoder(encoder, &command.encoder)?);
             Arc::new(DenseRetriever::load(index, passages, encoder)?)
         } else {
-            let accents = if command.keep_accents {
-                Accents::Keep
-            } else {
-                Accents::Fold
-            };
+            let accents = Accents::folded(!command.keep_accents);
             Arc::new(Bm25Retriever::new(passages, accents, &mut |done| {
                 display.progress("indexing", done, total);
             })?)

@@ -3,6 +3,7 @@
 //! Not for: deciding what is a success; the report says what was measured, with its uncertainty and what is missing.
 
 mod data;
+mod forest;
 mod hindsight;
 mod markdown;
 mod pictures;

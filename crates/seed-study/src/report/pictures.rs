@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use plotters::prelude::*;
 use seed_env::Split;
-use seed_train::picture::{COLOURS, Chart, Curve, Heights, PictureError, Spread, write_picture};
+use seed_train::picture::{Chart, Curve, Heights, PictureError, Spread, write_picture};
 use seed_train::statistics::{bootstrap_mean, mean};
 
 use super::data::{CellData, Contestant, StudyData};
+use super::forest::forest;
 use super::hindsight::Hindsight;
 use super::results::{Comparison, Measure, report_key, splits};
 use crate::StudyError;
@@ -194,7 +194,10 @@ impl Painter<'_> {
             write_picture(&path, &text)?;
             self.pictures.push(Picture {
                 file,
-                title: format!("Differences to {baseline} in points, with 95 % intervals over pairs"),
+                title: format!(
+                    "Differences to {baseline} in points, with 95 % intervals over pairs; filled where the corrected p is below 5 %, an \
+                     arrow where the scale ends before the difference"
+                ),
             });
         }
         Ok(())
@@ -281,87 +284,6 @@ fn metric_points(cells: &[&CellData], metric: &str) -> Vec<(f64, f64)> {
         .into_iter()
         .map(|(step, values)| (step as f64, mean(&values)))
         .collect()
-}
-
-/// Arms as rows, measures as columns side by side; a dot with its interval for each.
-fn forest(columns: &[(String, Vec<&Comparison>)]) -> Result<String, String> {
-    const ROW: u32 = 30;
-    const COLUMN: u32 = 300;
-    const NAMES: u32 = 150;
-    const HEAD: u32 = 34;
-    const FOOT: u32 = 58;
-    let mut arms: Vec<&str> = Vec::new();
-    let mut reach = 0.01_f64;
-    for row in columns.iter().flat_map(|(_, rows)| rows) {
-        if !arms.contains(&row.arm.as_str()) {
-            arms.push(&row.arm);
-        }
-        let ends = row
-            .interval
-            .map_or([row.difference; 2], |interval| [interval.low, interval.high]);
-        reach = ends.iter().fold(reach, |reach, end| reach.max(end.abs()));
-    }
-    let reach = reach * 100.0 * 1.1;
-    let rows = arms.len() as u32;
-    let size = (
-        NAMES + COLUMN * columns.len() as u32 + 10,
-        HEAD + ROW * rows + FOOT,
-    );
-    let mut text = String::new();
-    let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
-    let paint = || -> Result<(), DrawingAreaErrorKind<<SVGBackend<'_> as DrawingBackend>::ErrorType>> {
-        root.fill(&WHITE)?;
-        let font = ("sans-serif", 15).into_font();
-        for (index, arm) in arms.iter().enumerate() {
-            let y = (HEAD + ROW * index as u32 + ROW / 2) as i32 - 7;
-            root.draw(&Text::new((*arm).to_owned(), (8, y), font.clone()))?;
-        }
-        for (number, (name, comparisons)) in columns.iter().enumerate() {
-            let left = NAMES + COLUMN * number as u32;
-            let area = root.clone().shrink((left, 0), (COLUMN, size.1));
-            let mut frame = ChartBuilder::on(&area)
-                .caption(name, ("sans-serif", 15))
-                .margin_right(12)
-                .x_label_area_size(FOOT - 8)
-                .build_cartesian_2d(-reach..reach, f64::from(rows)..0.0)?;
-            frame
-                .configure_mesh()
-                .disable_y_mesh()
-                .y_labels(0)
-                .light_line_style(TRANSPARENT)
-                .bold_line_style(BLACK.mix(0.12))
-                .x_labels(5)
-                .label_style(("sans-serif", 13))
-                .x_desc("points")
-                .x_label_formatter(&|value| format!("{value:+.0}"))
-                .draw()?;
-            let zero = vec![(0.0, 0.0), (0.0, f64::from(rows))];
-            frame.draw_series(std::iter::once(PathElement::new(zero, BLACK.mix(0.6))))?;
-            for row in comparisons {
-                let Some(index) = arms.iter().position(|arm| *arm == row.arm) else {
-                    continue;
-                };
-                let y = index as f64 + 0.5;
-                // Filled where the corrected p-value is below 5 %, hollow elsewhere.
-                let [colour, ..] = COLOURS;
-                if let Some(interval) = row.interval {
-                    let bar = vec![(interval.low * 100.0, y), (interval.high * 100.0, y)];
-                    frame.draw_series(std::iter::once(PathElement::new(bar, colour.stroke_width(2))))?;
-                }
-                let at = (row.difference * 100.0, y);
-                if row.corrected < 0.05 {
-                    frame.draw_series(std::iter::once(Circle::new(at, 5, colour.filled())))?;
-                } else {
-                    frame.draw_series(std::iter::once(Circle::new(at, 5, WHITE.filled())))?;
-                    frame.draw_series(std::iter::once(Circle::new(at, 5, colour.stroke_width(2))))?;
-                }
-            }
-        }
-        root.present()
-    };
-    paint().map_err(|error| error.to_string())?;
-    drop(root);
-    Ok(text)
 }
 
 /// Removes what an earlier report left, so that no picture of it stays beside the new ones.

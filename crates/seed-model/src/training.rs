@@ -34,7 +34,8 @@ impl Decoder {
     /// The scores given to `loss` have the bits of [`Decoder::score`]. The bits of the gradients depend on the order
     /// of the sequences, not on how the list is split over calls. With `recompute`, a layer's activations are
     /// computed a second time in the backward pass instead of being kept: the same bits, about a third more time,
-    /// and memory for one layer instead of all.
+    /// and memory for one layer instead of all. Neighbours of which no derivative differs from 0 are not taken back
+    /// through the layers: they would add 0 to every sum.
     ///
     /// On a device `loss` is asked in the order of the batches made there, and the bits depend on those.
     ///
@@ -149,7 +150,8 @@ impl Decoder {
         }
         phase.exit();
         let count = scored.targets.len();
-        if count == 0 {
+        let moved = moved_lanes(&lanes, d_log_probs, d_entropies);
+        if !moved.contains(&true) {
             return Ok(());
         }
 
@@ -204,6 +206,12 @@ impl Decoder {
                 derivative[row * width..(row + 1) * width].copy_from_slice(values);
             }
         }
+        // The episodes of a tied group end here unless something else moves them; in outcome RL that can be half of all.
+        let mut lanes: Vec<Lane<'_>> = lanes
+            .into_iter()
+            .zip(moved)
+            .filter_map(|(lane, moved)| moved.then_some(lane))
+            .collect();
         for layer in (0..self.config().layers).rev() {
             parallel::for_each_mut(&mut lanes, |_, lane| pass.backward(layer, lane));
             let trained = match &self.adapter {
@@ -217,6 +225,20 @@ impl Decoder {
         }
         Ok(())
     }
+}
+
+/// Which parts have a derivative that is not 0, given those of all parts' scored rows in order.
+fn moved_lanes(lanes: &[Lane<'_>], d_log_probs: &[f32], d_entropies: &[f32]) -> Vec<bool> {
+    let mut rest = d_log_probs.iter().zip(d_entropies);
+    lanes
+        .iter()
+        .map(|Lane { part, .. }| {
+            let own = rest.by_ref().take(part.rows.len());
+            own.fold(false, |moved, (log_prob, entropy)| {
+                moved || *log_prob != 0.0 || *entropy != 0.0
+            })
+        })
+        .collect()
 }
 
 /// Rows that the sequences take in a pack.

@@ -190,6 +190,69 @@ proptest! {
     }
 }
 
+/// A sequence that nothing moves leaves no bit behind, whether its part is taken back through the layers or left out.
+#[test]
+fn sequences_without_a_derivative_add_nothing() {
+    // Parts have at least 256 rows: some are all silent, some in part.
+    let silent: Vec<bool> = (0..24).map(|index| index / 8 != 1 || index % 5 == 0).collect();
+    for (seed, with_adapter) in [(1, false), (2, true)] {
+        let decoder = any_decoder(Family::Qwen3, true, seed, with_adapter);
+        let mut generator = RandomKey::new(seed).with("purpose", 4).generator();
+        let lists: Vec<(Vec<u32>, Vec<u32>)> = silent
+            .iter()
+            .map(|_| {
+                let length = 60 + generator.below(68);
+                (
+                    tokens(&mut generator, length),
+                    positions(&mut generator, length, 0.6),
+                )
+            })
+            .collect();
+        let of = |indices: &[usize], recompute: bool, decoder: &Decoder| {
+            let sequences: Vec<TokenSequence<'_>> = indices
+                .iter()
+                .map(|index| TokenSequence {
+                    tokens: &lists[*index].0,
+                    scored: &lists[*index].1,
+                })
+                .collect();
+            let mut gradients = Gradients::of(decoder);
+            let mut loss = |at: usize, scores: &Scores| {
+                let mut derivatives = derivatives(indices[at], scores);
+                if silent[indices[at]] {
+                    derivatives.log_probs.fill(0.0);
+                    derivatives.entropies.fill(-0.0);
+                }
+                derivatives
+            };
+            decoder
+                .accumulate_gradient(&sequences, 0.7, &mut gradients, &mut loss, recompute)
+                .unwrap();
+            bits(gradients.values().flat())
+        };
+        let all: Vec<usize> = (0..silent.len()).collect();
+        let loud: Vec<usize> = all.iter().copied().filter(|index| !silent[*index]).collect();
+        let expected = of(&loud, false, &decoder);
+        assert!(expected.iter().any(|bits| *bits != 0));
+        for (threads, pack_tokens, recompute) in [
+            (1, 4096, false),
+            (1, 600, true),
+            (2, 4096, true),
+            (4, 900, false),
+            (2, 1, false),
+        ] {
+            let packed = decoder.clone().with_pack_tokens(pack_tokens);
+            let found = with_threads(threads, || of(&all, recompute, &packed));
+            assert_eq!(
+                found, expected,
+                "threads {threads}, packs of {pack_tokens}, recompute {recompute}"
+            );
+        }
+        let nothing = of(&[0, 1, 2], false, &decoder);
+        assert!(nothing.iter().all(|bits| *bits == 0), "no derivative at all");
+    }
+}
+
 /// Bits of the gradients accumulated over calls which end at `cuts`.
 fn gradient(decoder: &Decoder, sequences: &[TokenSequence<'_>], cuts: &[usize], recompute: bool) -> Vec<u32> {
     let mut gradients = Gradients::of(decoder);

@@ -28,7 +28,8 @@ impl Metrics {
 
     /// Sets a metric; the name is checked against the registry when it is recorded.
     pub fn set(&mut self, name: impl Into<String>, value: f64) {
-        self.values.insert(name.into(), value);
+        // A sum over nothing is -0, which nobody should have to read.
+        self.values.insert(name.into(), value + 0.0);
     }
 
     /// A metric's value.
@@ -241,6 +242,13 @@ mod tests {
             writer.record(step, &metrics(&values)).unwrap();
         }
         writer.sync().unwrap();
+    }
+
+    #[test]
+    fn a_sum_over_nothing_is_recorded_as_0() {
+        let nothing: f64 = [0.0_f64; 0].iter().sum();
+        let recorded = metrics(&[("analysis/copied_share", nothing)]);
+        assert!(recorded.iter().all(|(_, value)| value.is_sign_positive()));
     }
 
     #[test]

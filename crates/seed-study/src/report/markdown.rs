@@ -245,54 +245,66 @@ impl Report {
         )
     }
 
-    /// Plain play of the final weights.
+    /// Plain play of the final weights, by base where there are several.
     fn panels(&self) -> String {
-        let rows: Vec<Vec<String>> = self
+        let finals: Vec<&PanelSummary> = self
             .panels
             .iter()
             .filter(|row| row.weights == Weights::Final && row.prompt.is_plain())
+            .collect();
+        let by_base = finals.iter().any(|row| row.base.is_some());
+        // A mean over all bases says something only of an arm that was on more than one.
+        let is_shown = |row: &PanelSummary| {
+            let of_bases = finals.iter().filter(|other| other.base.is_some());
+            row.base.is_some() || !by_base || of_bases.filter(|other| is_same(other, row)).count() > 1
+        };
+        let rows: Vec<Vec<String>> = finals
+            .iter()
+            .filter(|row| is_shown(row))
             .map(|row| {
-                vec![
-                    row.panel.clone(),
-                    row.arm.clone(),
+                let base = by_base.then(|| row.base.clone().unwrap_or_else(|| "all".to_owned()));
+                let mut cells = vec![row.panel.clone(), row.arm.clone()];
+                cells.extend(base);
+                cells.extend([
                     row.split.name().to_owned(),
                     row.temperature.to_string(),
                     row.success.cells.to_string(),
                     estimate(&row.success),
                     percent(row.macro_success),
-                ]
+                ]);
+                cells
             })
             .collect();
         if rows.is_empty() {
             return String::new();
         }
-        let head = ["Panel", "Arm", "Split", "T", "Cells", "Success", "Macro"];
+        let mut head = vec!["Panel", "Arm"];
+        head.extend(by_base.then_some("Base"));
+        head.extend(["Split", "T", "Cells", "Success", "Macro"]);
         format!(
-            "## Finals\n\nThe weights at the end of training, with the plain prompt: success in percent, mean over the cells of all \
-             bases with 95 % bootstrap intervals over cells, and the unweighted mean over task families.\n\n{}",
+            "## Finals\n\nThe weights at the end of training, with the plain prompt: success in percent, mean over cells with \
+             95 % bootstrap intervals over them, and the unweighted mean over task families.\n\n{}",
             table(&head, &rows)
         )
     }
 
     /// One row per panel, weights, arm, split and temperature; one column per prompt.
     fn with_skills(&self) -> String {
-        let is_same = |left: &PanelSummary, right: &PanelSummary| {
-            left.panel == right.panel
-                && left.weights == right.weights
-                && left.arm == right.arm
-                && left.split == right.split
-                && left.temperature == right.temperature
-        };
+        let panels: Vec<&PanelSummary> = self.panels.iter().filter(|row| row.base.is_none()).collect();
         let prompts: Vec<EvaluationPrompt> = EvaluationPrompt::all()
-            .filter(|prompt| self.panels.iter().any(|row| row.prompt == *prompt))
+            .filter(|prompt| panels.iter().any(|row| row.prompt == *prompt))
             .collect();
         let mut rows = Vec::new();
         let mut shown: Vec<&PanelSummary> = Vec::new();
-        for row in &self.panels {
+        for row in panels.iter().copied() {
             if shown.iter().any(|other| is_same(other, row)) {
                 continue;
             }
-            let all: Vec<&PanelSummary> = self.panels.iter().filter(|other| is_same(other, row)).collect();
+            let all: Vec<&PanelSummary> = panels
+                .iter()
+                .copied()
+                .filter(|other| is_same(other, row))
+                .collect();
             if !all.iter().any(|other| !other.prompt.is_plain()) {
                 continue;
             }
@@ -465,6 +477,15 @@ fn rows_of(comparisons: &[Comparison]) -> Vec<Vec<String>> {
             ]
         })
         .collect()
+}
+
+/// Whether two rows differ in prompt and base at most.
+fn is_same(left: &PanelSummary, right: &PanelSummary) -> bool {
+    left.panel == right.panel
+        && left.weights == right.weights
+        && left.arm == right.arm
+        && left.split == right.split
+        && left.temperature == right.temperature
 }
 
 fn standing(status: &Status) -> String {

@@ -556,6 +556,8 @@ pub struct PanelSummary {
     pub panel: String,
     /// The arm; the name of the weights for those that cells begin from.
     pub arm: String,
+    /// The base whose cells these are; `None` for those of all bases together. A study of one base has no others.
+    pub base: Option<String>,
     /// Whose weights play.
     pub weights: Weights,
     /// The split.
@@ -572,10 +574,24 @@ pub struct PanelSummary {
     pub skill_share: f64,
 }
 
-/// Panel, whose weights, place of the name, name, split, temperature as text, prompt: what a mean is taken over.
-type PanelKey = (usize, Weights, usize, String, Split, String, EvaluationPrompt);
+/// What a mean is taken over.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct PanelKey {
+    panel: usize,
+    weights: Weights,
+    /// Place of the name.
+    order: usize,
+    name: String,
+    split: Split,
+    /// As text, so that it can be ordered.
+    temperature: String,
+    prompt: EvaluationPrompt,
+    /// Place of the base.
+    base: Option<usize>,
+}
 
 /// One cell's part of a mean.
+#[derive(Clone)]
 struct Played {
     success: f64,
     macro_success: f64,
@@ -587,48 +603,61 @@ struct Played {
 pub(crate) fn panel_summaries(data: &StudyData) -> Vec<PanelSummary> {
     let plan = &data.manifest.plan;
     let mut groups: BTreeMap<PanelKey, Vec<Played>> = BTreeMap::new();
-    let mut add = |order: usize, name: &str, records: &[crate::panel::PanelRecord]| {
+    let mut add = |order: usize, name: &str, base: &str, records: &[crate::panel::PanelRecord]| {
+        let base = plan.bases.iter().position(|other| other == base);
         for record in records {
             let Some(panel) = plan.panels.iter().position(|panel| panel.name == record.panel) else {
                 continue;
             };
             let evaluation = &record.result.evaluation;
-            groups
-                .entry((
-                    panel,
-                    record.weights,
-                    order,
-                    name.to_owned(),
-                    record.result.split,
-                    record.temperature.to_string(),
-                    record.result.prompt,
-                ))
-                .or_default()
-                .push(Played {
-                    success: evaluation.success.value,
-                    macro_success: evaluation.macro_success,
-                    skill_share: record.result.skill_share,
-                    temperature: record.temperature,
-                });
+            let played = Played {
+                success: evaluation.success.value,
+                macro_success: evaluation.macro_success,
+                skill_share: record.result.skill_share,
+                temperature: record.temperature,
+            };
+            let together = PanelKey {
+                panel,
+                weights: record.weights,
+                order,
+                name: name.to_owned(),
+                split: record.result.split,
+                temperature: record.temperature.to_string(),
+                prompt: record.result.prompt,
+                base: None,
+            };
+            if plan.bases.len() > 1 {
+                let of_base = PanelKey {
+                    base,
+                    ..together.clone()
+                };
+                groups.entry(of_base).or_default().push(played.clone());
+            }
+            groups.entry(together).or_default().push(played);
         }
     };
-    for ((_, name), records) in &data.starts {
-        add(0, name, records);
+    for ((base, name), records) in &data.starts {
+        add(0, name, base, records);
     }
     for (order, arm) in plan.arms.iter().enumerate() {
         for cell in data.trained_of(arm) {
-            add(order, arm, &cell.panels);
+            add(order, arm, &cell.id.base, &cell.panels);
         }
     }
     groups
         .into_iter()
-        .filter_map(|((panel, weights, _, arm, split, temperature, prompt), values)| {
+        .filter_map(|(of, values)| {
             let column = |pick: &dyn Fn(&Played) -> f64| values.iter().map(pick).collect::<Vec<f64>>();
-            let panel = plan.panels.get(panel)?.name.clone();
+            let panel = plan.panels.get(of.panel)?.name.clone();
+            let base = of.base.and_then(|place| plan.bases.get(place)).cloned();
             let key = report_key(&format!(
-                "panel/{panel}/{}/{arm}/{}/{temperature}/{prompt}",
-                weights.name(),
-                split.name()
+                "panel/{panel}/{}/{}/{}/{}/{}{}",
+                of.weights.name(),
+                of.name,
+                of.split.name(),
+                of.temperature,
+                of.prompt,
+                base.as_ref().map(|base| format!("/{base}")).unwrap_or_default(),
             ));
             Some(PanelSummary {
                 success: estimate(&column(&|played| played.success), key)?,
@@ -637,10 +666,11 @@ pub(crate) fn panel_summaries(data: &StudyData) -> Vec<PanelSummary> {
                 // One for all: their mean would be another number in its last places.
                 temperature: values.first()?.temperature,
                 panel,
-                arm,
-                weights,
-                split,
-                prompt,
+                arm: of.name,
+                base,
+                weights: of.weights,
+                split: of.split,
+                prompt: of.prompt,
             })
         })
         .collect()

@@ -233,6 +233,7 @@ fn moved_lanes(lanes: &[Lane<'_>], d_log_probs: &[f32], d_entropies: &[f32]) -> 
     lanes
         .iter()
         .map(|Lane { part, .. }| {
+            // Every value of the part is taken, also after the first that is not 0: the next part's follow.
             let own = rest.by_ref().take(part.rows.len());
             own.fold(false, |moved, (log_prob, entropy)| {
                 moved || *log_prob != 0.0 || *entropy != 0.0

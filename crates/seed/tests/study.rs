@@ -254,8 +254,9 @@ fn shipped_studies_say_what_they_will_run() {
     for (study, cells) in [
         ("study", 146),
         ("development", 18),
-        ("exploration", 37),
-        ("larger", 6),
+        ("exploration", 40),
+        ("larger", 10),
+        ("slower", 16),
     ] {
         let file = format!("studies/household/{study}.toml");
         let planned = finish(program().current_dir(&root).args(["study", &file, "--dry-run"]));

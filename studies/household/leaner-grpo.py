@@ -7,18 +7,13 @@ seed 1), the part of an update's time that goes per tied share is SAVED. Estimat
 
 Usage: studies/household/leaner-grpo.py [CELLS]      (default: runs/household-study/cells, unpacked from results.tar.zst)
 """
-import json
-import random
 import sys
 from pathlib import Path
 
+from cells import BASES, estimate, lines, mean, mean_height
+
 SAVED = 0.59
-BASES, SEEDS, DRAWS = "ab", range(1, 9), 10_000
-
-
-def lines(path):
-    with open(path) as file:
-        return [json.loads(line) for line in file]
+SEEDS = range(1, 9)
 
 
 def curve(cell, saved):
@@ -38,18 +33,6 @@ def curve(cell, saved):
     return points, seconds
 
 
-def mean_height(points, end):
-    area = 0.0
-    for (left, low), (right, high) in zip(points, points[1:]):
-        if left >= end:
-            break
-        if right > end:
-            high = low + (high - low) * (end - left) / (right - left)
-            right = end
-        area += (right - left) * (low + high) / 2
-    return area / end
-
-
 def main():
     cells = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/household-study/cells")
     for saved in (0.0, SAVED):
@@ -59,20 +42,11 @@ def main():
                 grpo, grpo_seconds = curve(cells / base / "GRPO" / f"seed-{seed}", saved)
                 own, own_seconds = curve(cells / base / "SEED" / f"seed-{seed}", 0.0)
                 end = min(grpo_seconds, own_seconds)
-                pairs.setdefault(base, []).append(mean_height(own, end) - mean_height(grpo, end))
+                pairs.setdefault(base, []).append(100 * (mean_height(own, end) - mean_height(grpo, end)))
                 cost.append((grpo_seconds, own_seconds))
-        generator = random.Random(1)
-        means = []
-        for _ in range(DRAWS):
-            drawn = [generator.choice(of_base) for of_base in pairs.values() for _ in of_base]
-            means.append(sum(drawn) / len(drawn))
-        means.sort()
-        count = len(cost)
-        mean = sum(sum(of_base) for of_base in pairs.values()) / count
-        low, high = means[DRAWS // 40], means[-DRAWS // 40]
-        seconds = [sum(of_arm) / count for of_arm in zip(*cost)]
+        seconds = [mean(of_arm) for of_arm in zip(*cost)]
         print(
-            f"saved {saved:.2f}: SEED less GRPO {mean * 100:+.1f} [{low * 100:+.1f}, {high * 100:+.1f}] points at equal CPU;"
+            f"saved {saved:.2f}: SEED less GRPO {estimate(list(pairs.values()), seed=1)} points at equal CPU;"
             f" CPU-seconds a cell {seconds[0]:.0f} (GRPO), {seconds[1]:.0f} (SEED)"
         )
 

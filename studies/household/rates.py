@@ -3,18 +3,13 @@
 
 Usage: studies/household/rates.py     (after unpacking results.tar.zst and slower-results.tar.zst into runs)
 """
-import json
-import random
 from pathlib import Path
 
+from cells import BASES, estimate, lines, mean, mean_height
+
 RATES = {"5e-4": Path("runs/household-study/cells"), "2.5e-4": Path("runs/household-slower/cells")}
-ARMS, BASES, DRAWS = ("GRPO", "SEED"), "ab", 10_000
+ARMS = ("GRPO", "SEED")
 FINALS = [("seen", 1.0), ("unseen", 1.0), ("seen", 0.4), ("unseen", 0.4)]
-
-
-def lines(path):
-    with open(path) as file:
-        return [json.loads(line) for line in file]
 
 
 def measures(cell):
@@ -22,7 +17,7 @@ def measures(cell):
     if not ((cell / "summary.json").exists() and (cell / "panels.jsonl").exists()):
         return None
     curve = [(row["episodes"], row["evaluation"]["success"]["value"]) for row in lines(cell / "evaluations.jsonl") if row["split"] == "seen"]
-    area = sum((right - left) * (low + high) / 2 for (left, low), (right, high) in zip(curve, curve[1:])) / curve[-1][0]
+    area = mean_height(curve, curve[-1][0])
     finals = {
         (row["split"], row["temperature"]): row["evaluation"]["success"]["value"]
         for row in lines(cell / "panels.jsonl")
@@ -31,10 +26,6 @@ def measures(cell):
     if any(key not in finals for key in FINALS):
         return None
     return [100 * value for value in [area, *(finals[key] for key in FINALS)]]
-
-
-def mean(values):
-    return sum(values) / len(values)
 
 
 def main():
@@ -54,13 +45,9 @@ def main():
                 for cells in found.values()
             ]
     for rate, of_bases in differences.items():
-        texts = []
-        for measure in range(1 + len(FINALS)):
-            generator = random.Random(7)
-            values = [[row[measure] for row in rows] for rows in of_bases.values()]
-            means = sorted(mean([generator.choice(rows) for rows in values for _ in rows]) for _ in range(DRAWS))
-            low, high = means[DRAWS // 40], means[-DRAWS // 40]
-            texts.append(f"{mean([value for rows in values for value in rows]):+.1f} [{low:+.1f}, {high:+.1f}]")
+        texts = [
+            estimate([[row[measure] for row in rows] for rows in of_bases.values()], seed=7) for measure in range(1 + len(FINALS))
+        ]
         print(f"| {rate} | " + " | ".join(texts) + " |")
 
 
